@@ -32,7 +32,10 @@ impl FinishReason {
             (Dialect::OpenAiChat, "tool_calls" | "function_call") => FinishReason::ToolCalls,
             (Dialect::OpenAiChat, "content_filter") => FinishReason::ContentFilter,
             (Dialect::OpenAiResponses, "completed") => FinishReason::Stop,
-            (Dialect::OpenAiResponses, "max_output_tokens" | "max_tokens") => FinishReason::Length,
+            // A response that is incomplete without a reason has run out of space.
+            (Dialect::OpenAiResponses, "max_output_tokens" | "max_tokens" | "incomplete") => {
+                FinishReason::Length
+            }
             (Dialect::OpenAiResponses, "content_filter") => FinishReason::ContentFilter,
             (Dialect::Anthropic, "end_turn") => FinishReason::Stop,
             (Dialect::Anthropic, "stop_sequence") => FinishReason::StopSequence,

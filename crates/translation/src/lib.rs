@@ -18,6 +18,8 @@ pub mod head;
 mod neutral;
 mod object;
 mod requests;
+#[cfg(test)]
+mod round_trip;
 pub mod scanner;
 mod skim;
 mod sse;

@@ -370,13 +370,11 @@ impl Glance {
                 state.fail(StreamError::read(&error));
             }
             "response.output_item.added" => {
-                let calls = self
-                    .block
-                    .as_ref()
-                    .and_then(|block| data.get(block.clone()))
-                    .is_some_and(|item| memchr::memmem::find(item, b"_call\"").is_some());
-                state.tool_calls |= calls;
-                self.content |= calls;
+                let item = self.block.as_ref().and_then(|block| data.get(block.clone())).unwrap_or_default();
+                let has = |kind: &[u8]| memchr::memmem::find(item, kind).is_some();
+                // Those of the provider's own tools are content, and no call of the client's.
+                self.content |= has(b"_call\"");
+                state.tool_calls |= has(b"\"function_call\"") || has(b"\"custom_tool_call\"");
             }
             _ if kind.ends_with(".delta") => {
                 self.content |= self.delta.is_some();
@@ -401,8 +399,9 @@ impl Glance {
         match kind.as_ref() {
             "content_block_start" => {
                 let block = self.value(data, self.block.as_ref()).unwrap_or(Value::Null);
+                // Those of the provider's own tools are content, and no call of the client's.
                 let called = block["type"].as_str().is_some_and(|kind| kind.ends_with("tool_use"));
-                state.tool_calls |= called;
+                state.tool_calls |= block["type"] == "tool_use";
                 let text = block["text"].as_str().unwrap_or_default();
                 state.collect(text);
                 self.content |= called || !text.is_empty() || block["type"] == "redacted_thinking";

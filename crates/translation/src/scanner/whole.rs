@@ -14,7 +14,7 @@ const MAX_HELD: usize = 64 << 10;
 const MAX_KEY: usize = 32;
 
 /// Names that stand in a path that is looked at; `""` is any other name, and the elements of arrays.
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "candidates",
     "choices",
     "content",
@@ -40,6 +40,7 @@ const NAMES: [&str; 25] = [
     "usageMetadata",
     "blockReason",
     "functionCall",
+    "thought",
 ];
 
 /// What a held value is for.
@@ -55,6 +56,8 @@ enum Slot {
     Calls,
     /// The type of an output item or content block.
     Kind,
+    /// Whether a part of Gemini's is a thought.
+    Thought,
     Text,
 }
 
@@ -87,7 +90,12 @@ pub(crate) struct WholeAnswer {
     /// What the held value is for, and the depth at which it ends.
     slot: Option<(Slot, usize)>,
     max_depth: usize,
+    /// The text of Gemini's part that is open, and whether it is a thought.
+    part: (Option<String>, bool),
 }
+
+/// Open containers around a part of Gemini's: answer, candidates, candidate, content, parts.
+const AROUND_PART: usize = 5;
 
 impl WholeAnswer {
     pub(crate) fn new() -> WholeAnswer {
@@ -98,6 +106,7 @@ impl WholeAnswer {
             held: Vec::new(),
             slot: None,
             max_depth: MAX_DEPTH as usize,
+            part: (None, false),
         }
     }
 
@@ -206,6 +215,11 @@ impl WholeAnswer {
     fn close(&mut self, byte: u8, state: &mut ScannerState) {
         self.open.pop();
         self.hold(&[byte], state);
+        if self.open.len() == AROUND_PART
+            && let (Some(text), false) = std::mem::take(&mut self.part)
+        {
+            state.collect(&text);
+        }
         self.value_ends(state);
     }
 
@@ -213,7 +227,6 @@ impl WholeAnswer {
         self.at = if self.open.is_empty() { At::End } else { At::AfterValue };
         if let Some((slot, _)) = self.slot.take_if(|(_, depth)| *depth == self.open.len()) {
             self.deliver(slot, state);
-            self.held.clear();
         }
     }
 
@@ -301,12 +314,16 @@ impl WholeAnswer {
             (Dialect::Gemini, ["candidates", "", "content", "parts", "", "text"]) => {
                 collects.then_some(Slot::Text)
             }
+            (Dialect::Gemini, ["candidates", "", "content", "parts", "", "thought"]) => {
+                collects.then_some(Slot::Thought)
+            }
             _ => None,
         }
     }
 
-    fn deliver(&self, slot: Slot, state: &mut ScannerState) {
-        let raw = self.held.trim_ascii();
+    fn deliver(&mut self, slot: Slot, state: &mut ScannerState) {
+        let held = std::mem::take(&mut self.held);
+        let raw = held.trim_ascii();
         let string = (raw.first() == Some(&b'"')).then(|| skim::text(raw));
         let value = || serde_json::from_slice::<Value>(raw).ok().filter(|value| !value.is_null());
         match slot {
@@ -341,8 +358,13 @@ impl WholeAnswer {
             }
             Slot::Calls => state.tool_calls |= !matches!(raw, b"null" | b"[]"),
             Slot::Kind => {
-                let called = string.is_some_and(|kind| kind.ends_with("_call") || kind.ends_with("tool_use"));
+                let kinds = ["function_call", "custom_tool_call", "tool_use"];
+                let called = string.is_some_and(|kind| kinds.contains(&kind.as_ref()));
                 state.tool_calls |= called;
+            }
+            Slot::Thought => self.part.1 = raw == b"true",
+            Slot::Text if state.dialect == Dialect::Gemini => {
+                self.part.0 = string.map(std::borrow::Cow::into_owned);
             }
             Slot::Text => {
                 if let Some(text) = string {

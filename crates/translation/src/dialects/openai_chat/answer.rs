@@ -21,10 +21,13 @@ pub(crate) fn read(body: &Value) -> Result<NeutralAnswer, Fault> {
         usage: body.get("usage").and_then(|usage| TokenUsage::read(Dialect::OpenAiChat, usage)),
     };
     for choice in body.objects("choices")? {
-        let message = choice.object("message")?.ok_or_else(|| Fault::missing(choice.path("message")))?;
         let finish = choice.text("finish_reason")?;
         answer.choices.push(AnswerChoice {
-            parts: read_message(&message)?,
+            // Gemini's server of this dialect leaves the message out where there is none.
+            parts: match choice.object("message")? {
+                Some(message) => read_message(&message)?,
+                None => Vec::new(),
+            },
             finish: finish.map(|word| FinishReason::read(Dialect::OpenAiChat, word)),
             stop_sequence: choice.get("stop_reason").and_then(Value::as_str).map(str::to_owned),
             logprobs: choice.get("logprobs").map(read_logprobs).unwrap_or_default(),

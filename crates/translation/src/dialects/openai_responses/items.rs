@@ -208,42 +208,33 @@ fn user_part(part: &Part) -> Result<Value, Fault> {
     Ok(Value::Object(out))
 }
 
-/// An assistant's turn: thoughts, messages and calls are items of their own.
+/// An assistant's turn: thoughts, texts and calls are items of their own. A text alone needs no id there.
 fn assistant(parts: &[Part], out: &mut Vec<Value>, warnings: &mut Warnings) {
-    let mut content: Vec<Value> = Vec::new();
-    let flush = |content: &mut Vec<Value>, out: &mut Vec<Value>| {
-        if !content.is_empty() {
-            let content = std::mem::take(content);
-            out.push(json!({"type": "message", "role": "assistant", "content": content}));
-        }
-    };
     for part in parts {
         match part {
-            Part::Text(text) => content.push(json!({"type": "output_text", "text": text, "annotations": []})),
-            Part::Refusal(text) => content.push(json!({"type": "refusal", "refusal": text})),
+            Part::Text(text) => out.push(json!({"type": "message", "role": "assistant", "content": text})),
+            Part::Refusal(text) => out.push(json!({
+                "type": "message", "id": format!("msg_{}", out.len()), "role": "assistant", "status": "completed",
+                "content": [{"type": "refusal", "refusal": text}],
+            })),
             Part::Thought(thought) => match &thought.signature {
                 Some(signature) if signature.origin == Dialect::OpenAiResponses => {
-                    flush(&mut content, out);
                     let summary = [json!({"type": "summary_text", "text": thought.text})];
                     let summary = if thought.text.is_empty() { &summary[..0] } else { &summary };
                     // The id is required, and names nothing: the response was not stored.
                     out.push(json!({
-                        "type": "reasoning", "id": format!("rs_{}", out.len()), "summary": summary, "encrypted_content": signature.value,
+                        "type": "reasoning", "id": format!("rs_{}", out.len()), "summary": summary,
+                        "encrypted_content": signature.value,
                     }));
                 }
-                _ => warnings
-                    .add("thoughts of other providers are left out: openai-responses takes its own only"),
+                _ => warnings.add("thoughts of other providers are left out: openai-responses takes its own only"),
             },
-            Part::ToolCall(call) => {
-                flush(&mut content, out);
-                out.push(json!({
-                    "type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments,
-                }));
-            }
+            Part::ToolCall(call) => out.push(json!({
+                "type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments,
+            })),
             Part::Media(_) | Part::ToolResult(_) => {
                 warnings.left_out("media of an assistant's message", Dialect::OpenAiResponses);
             }
         }
     }
-    flush(&mut content, out);
 }

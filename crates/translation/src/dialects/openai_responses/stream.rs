@@ -17,6 +17,8 @@ pub(crate) struct ResponsesReader {
     thought: bool,
     /// Whether the call's arguments have come in deltas.
     arguments: bool,
+    /// Whether the message's texts have come in deltas.
+    text: bool,
 }
 
 impl ResponsesReader {
@@ -32,12 +34,16 @@ impl ResponsesReader {
                 out.push(Piece::Start { id: of("id"), model: of("model"), created });
             }
             "response.output_text.delta" => {
+                self.text = true;
                 out.push(Piece::Text { choice: 0, text: text("delta") });
                 if let Some(tokens) = field("logprobs").as_array().filter(|tokens| !tokens.is_empty()) {
                     out.push(Piece::Logprobs { choice: 0, tokens: read_tokens(tokens) });
                 }
             }
-            "response.refusal.delta" => out.push(Piece::Refusal { choice: 0, text: text("delta") }),
+            "response.refusal.delta" => {
+                self.text = true;
+                out.push(Piece::Refusal { choice: 0, text: text("delta") });
+            }
             "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" => {
                 self.thought = true;
                 out.push(Piece::Thought { choice: 0, text: text("delta") });
@@ -75,6 +81,7 @@ impl ResponsesReader {
                 out.push(Piece::Call { choice: 0, id, name: text("name"), signature });
             }
             Some("reasoning") => self.thought = false,
+            Some("message") => self.text = false,
             _ => {}
         }
     }
@@ -84,6 +91,15 @@ impl ResponsesReader {
         match item.get("type").and_then(Value::as_str) {
             Some("function_call") if !self.arguments && !text("arguments").is_empty() => {
                 out.push(Piece::Arguments { choice: 0, text: text("arguments") });
+            }
+            // Some servers send a refusal at the end only.
+            Some("message") if !self.text => {
+                for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
+                    let text = |name: &str| part.get(name).and_then(Value::as_str).map(str::to_owned);
+                    let refusal = text("refusal").map(|text| Piece::Refusal { choice: 0, text });
+                    let text = text("text").filter(|text| !text.is_empty());
+                    out.extend(refusal.or(text.map(|text| Piece::Text { choice: 0, text })));
+                }
             }
             Some("reasoning") => {
                 let Ok(fields) = Fields::of(item, "item".into()) else { return };
