@@ -12,6 +12,7 @@ use routing::{Boundary, Chain, Class};
 use translation::{GeminiPath, Head};
 use wire::Fault;
 
+use crate::admission::Place;
 use crate::api::Api;
 use crate::config;
 use crate::keys::KeyPolicy;
@@ -47,6 +48,8 @@ pub(crate) struct Asked {
     pub(crate) request_id: String,
     /// The request's own limit of time.
     pub(crate) limit: Option<Duration>,
+    /// The place among the model's requests.
+    _place: Place,
     /// Bytes of the body, counted until the request has ended.
     _memory: Share,
 }
@@ -80,13 +83,15 @@ impl Asked {
             return Err(no_model(snapshot, &model, key.as_deref()));
         }
         let tenant = context.client().0;
+        let class = key.as_ref().map_or(config::Class::Standard, |key| key.class);
+        let class = headers.class.map_or(class, |wish| if key.is_none() { wish } else { wish.min(class) });
+        // Before any work on the text.
+        let place = route.places().enter(routing_class(class), tenant, body.len() as u64).await?;
         let (label, found) = crate::detection::label(snapshot, route, key.as_deref(), &headers, &head, &body);
         let mut chain = Chain::new(route.name(), tenant);
         for message in head.raw_messages(&body) {
             chain.push("", message);
         }
-        let class = key.as_ref().map_or(config::Class::Standard, |key| key.class);
-        let class = headers.class.map_or(class, |wish| if key.is_none() { wish } else { wish.min(class) });
         Ok(Asked {
             api,
             model,
@@ -104,18 +109,23 @@ impl Asked {
             key,
             head,
             body,
+            _place: place,
             _memory: memory,
         })
     }
 
     /// The class as the router knows it.
     pub(crate) fn routing_class(&self) -> Class {
-        match self.class {
-            config::Class::Urgent => Class::Urgent,
-            config::Class::Premium => Class::Premium,
-            config::Class::Standard => Class::Standard,
-            config::Class::Batch => Class::Batch,
-        }
+        routing_class(self.class)
+    }
+}
+
+fn routing_class(class: config::Class) -> Class {
+    match class {
+        config::Class::Urgent => Class::Urgent,
+        config::Class::Premium => Class::Premium,
+        config::Class::Standard => Class::Standard,
+        config::Class::Batch => Class::Batch,
     }
 }
 

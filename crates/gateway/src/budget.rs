@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
 use ledger::store::Store;
+use ledger::store::postgres::PostgresStore;
 use ledger::store::sqlite::SqliteStore;
 use ledger::{Bounds, Bucket, Cap, Ledger, Options, Refused, Reservation, Scope, Subjects, Unit, Window};
 use wire::Fault;
@@ -117,7 +118,9 @@ async fn open(table: &config::Store) -> Result<Arc<dyn Store>, String> {
         let store = opened.await.map_err(|error| error.to_string())??;
         return Ok(Arc::new(store));
     }
-    Err("store.postgres: this build has no PostgreSQL (feature postgres)".to_owned())
+    let url = table.postgres.as_deref().unwrap_or_default();
+    let store = PostgresStore::new(url).map_err(|error| format!("store.postgres: {error}"))?;
+    Ok(Arc::new(store))
 }
 
 /// A refused reservation as its client hears it.

@@ -309,13 +309,7 @@ impl Drop for Exchange {
             first_s: self.first.map(|at| at.saturating_duration_since(self.began).as_secs_f64()),
             own_s: sent.saturating_duration_since(self.began).as_secs_f64(),
         });
-        self.shared.record(&Ended {
-            asked: &self.asked,
-            model,
-            outcome,
-            attempts: &self.attempts,
-            began: self.began,
-        });
+        self.shared.record(&Ended { asked: &self.asked, model, outcome, attempts: &self.attempts });
     }
 }
 

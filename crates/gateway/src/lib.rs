@@ -8,6 +8,7 @@
 //! Deliberately absent: the engine, files and the environment (whoever starts the gateway reads them).
 
 mod address;
+mod admission;
 mod api;
 mod asked;
 mod budget;

@@ -1,7 +1,6 @@
 //! What is kept of a request: its attempts while it is under way, and its receipt at the end.
 
-use std::time::Instant;
-
+use ledger::audit::{Entry, Tried};
 use ledger::{AttemptRecord, Receipt};
 use translation::TokenUsage;
 
@@ -50,10 +49,33 @@ pub(crate) struct Ended<'a> {
     pub(crate) model: &'a str,
     pub(crate) outcome: &'static str,
     pub(crate) attempts: &'a Attempts,
-    pub(crate) began: Instant,
 }
 
 impl Ended<'_> {
+    /// Its line in the audit log.
+    pub(crate) fn entry(&self) -> Entry {
+        let tried = |(attempt, result): (&AttemptRecord, &'static str)| Tried {
+            upstream: attempt.upstream.clone(),
+            reason: format!("{}: {result}", attempt.reason),
+        };
+        let found = match self.asked.found.is_empty() {
+            true => String::new(),
+            false => format!("; found {}", self.asked.found.join(", ")),
+        };
+        let receipt = self.receipt(crate::budget::now());
+        Entry {
+            time: receipt.time,
+            request: receipt.request,
+            key: receipt.key,
+            label: receipt.label,
+            decision: format!("{}{found}", self.outcome),
+            upstreams: self.attempts.told().map(tried).collect(),
+            input_tokens: receipt.input_tokens,
+            output_tokens: receipt.output_tokens,
+            cost: receipt.invoice.plus(receipt.possibly),
+        }
+    }
+
     /// Its receipt at a time in Unix seconds.
     pub(crate) fn receipt(&self, at: i64) -> Receipt {
         let mut receipt = self.attempts.receipt.as_deref().cloned().unwrap_or_default();

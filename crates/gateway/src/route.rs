@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use events::GatewayMetrics;
 use privacy::Label;
 use routing::{
     Ask, Considered, Failure, Gate, MaxFails, Method, NodeRecord, Outcome, OverflowPolicy, Refused, Router,
     TargetId,
 };
 
+use crate::admission::Places;
 use crate::config::{self, Config, OnCut, Policy, Price, REGISTERED, Tier};
 use crate::upstream::Upstream;
 
@@ -20,7 +20,6 @@ const UNKNOWN_PRICE: u64 = 1_000_000;
 /// A model, ready to be asked for.
 pub(crate) struct Route {
     model: config::Model,
-    metrics: Arc<GatewayMetrics>,
     /// Kept over reloads: what was learned of targets.
     router: Arc<Mutex<Router>>,
     targets: RwLock<Arc<Targets>>,
@@ -29,6 +28,8 @@ pub(crate) struct Route {
     began: Instant,
     overflows: bool,
     overflow_class: config::Class,
+    admission: config::Admission,
+    places: Arc<Places>,
 }
 
 /// The targets at a moment.
@@ -159,7 +160,6 @@ impl Route {
         config: &Config,
         upstreams: &[Arc<Upstream>],
         before: Option<&Arc<Route>>,
-        metrics: &Arc<GatewayMetrics>,
     ) -> Result<Route, String> {
         let mut fixed = Vec::new();
         for table in &model.targets {
@@ -194,13 +194,17 @@ impl Route {
         };
         let route = Route {
             model: model.clone(),
-            metrics: metrics.clone(),
             router,
             targets: RwLock::default(),
             fixed,
             began,
             overflows: config.overflow.enabled,
             overflow_class: config.overflow.class,
+            admission: config.admission,
+            places: match before {
+                Some(before) => before.places.clone(),
+                None => Places::new(&config.admission, 1),
+            },
         };
         route.set_nodes(Vec::new());
         Ok(route)
@@ -228,7 +232,21 @@ impl Route {
         let id = |target: &Arc<Target>| Some((router.find(&target.key())?, target.clone()));
         let by_id = all.iter().filter_map(id).collect();
         drop(router);
+        self.places.resize(&self.admission, self.capacity(&all));
         *now = Arc::new(Targets { all, by_id });
+    }
+
+    /// Requests at once: what the targets may have, if all of them say; at most what the configuration says.
+    fn capacity(&self, all: &[Arc<Target>]) -> u32 {
+        let most = u32::try_from(self.admission.running).unwrap_or(u32::MAX);
+        let limits: Option<Vec<u32>> = all.iter().map(|target| target.max_in_flight).collect();
+        let sum = limits.filter(|limits| !limits.is_empty());
+        sum.map_or(most, |limits| limits.into_iter().fold(0_u32, u32::saturating_add).min(most))
+    }
+
+    /// The places of its requests.
+    pub(crate) fn places(&self) -> &Arc<Places> {
+        &self.places
     }
 
     /// Whether nodes that register themselves are targets.
@@ -366,11 +384,6 @@ impl Route {
             (target.clone(), status.map_or(0, |s| u64::from(s.in_flight)), available)
         };
         targets.by_id.iter().map(load).collect()
-    }
-
-    /// The metrics of the gateway.
-    pub(crate) fn metrics(&self) -> &Arc<GatewayMetrics> {
-        &self.metrics
     }
 }
 

@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
 use axum::extract::{Request, State as Shared_};
 use axum::http::{Method, StatusCode, header};
@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post};
 use events::{Format, GatewayMetrics, GatewayUpstream, Metrics};
 use httpd::{Edge, Keys};
+use ledger::audit::{AuditLog, ChainOptions};
 use routing::retry::RetryBudget;
 use tokio::net::TcpListener;
 use translation::Dialect;
@@ -27,10 +28,12 @@ use crate::exchange::{Exchange, respond};
 use crate::nodes::Nodes;
 use crate::receipt::Ended;
 use crate::snapshot::Snapshot;
-use crate::{Secret, nodes};
+use crate::{Secret, budget, nodes};
 
 /// The program's version, as nodes and metrics tell it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// For the last audit records when the gateway stops.
+const AUDIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two looks at what is idle.
 const TIDY: Duration = Duration::from_secs(10);
 
@@ -46,7 +49,7 @@ pub(crate) struct Shared {
     pub(crate) nodes: Nodes,
     pub(crate) retries: Retries,
     pub(crate) secrets: Secrets,
-    began: Instant,
+    audit: ArcSwapOption<AuditLog>,
     draining: AtomicBool,
     seed: AtomicU64,
 }
@@ -66,11 +69,6 @@ impl Retries {
 }
 
 impl Shared {
-    /// Time since the start.
-    pub(crate) fn now(&self) -> Duration {
-        self.began.elapsed()
-    }
-
     /// A pause of between half and one and a half times as long, but never shorter than asked by an upstream.
     pub(crate) fn jittered(&self, pause: Duration) -> Duration {
         let random = hash(&self.seed.fetch_add(1, Ordering::Relaxed).to_le_bytes());
@@ -81,6 +79,11 @@ impl Shared {
     /// Keeps what there is to keep of an ended request.
     pub(crate) fn record(&self, ended: &Ended<'_>) {
         if !self.budgets.record(ended) {
+            self.metrics.record_lost();
+        }
+        if let Some(audit) = self.audit.load().as_ref()
+            && !audit.try_append(ended.entry())
+        {
             self.metrics.record_lost();
         }
     }
@@ -160,8 +163,7 @@ impl Gateway {
     ) -> Result<Gateway, ConfigError> {
         let metrics = Arc::new(GatewayMetrics::new());
         let budgets = Budgets::open(&config).await.map_err(ConfigError::Unusable)?;
-        let (snapshot, keys) =
-            Snapshot::new(config, None, &secrets, &metrics).map_err(ConfigError::Unusable)?;
+        let (snapshot, keys) = Snapshot::new(config, None, &secrets).map_err(ConfigError::Unusable)?;
         let node_key = nodes::key(&snapshot.config, &secrets).map_err(ConfigError::Unusable)?;
         let keys = with_node_key(keys, node_key.as_deref())?;
         let settings = &snapshot.config.gateway;
@@ -172,6 +174,17 @@ impl Gateway {
             ..options
         };
         let edge = Arc::new(Edge::new(options, Arc::new(Metrics::new(VERSION)), Box::new(Paths)));
+        let audit = match &snapshot.config.audit {
+            None => ArcSwapOption::empty(),
+            Some(table) => {
+                let mut options = ChainOptions::new(&table.directory);
+                options.max_file_bytes = table.file_bytes;
+                options.head_file.clone_from(&table.head_file);
+                let opened = AuditLog::open(options, budget::now());
+                let log = opened.map_err(|error| ConfigError::Unusable(format!("audit: {error}")))?;
+                ArcSwapOption::from_pointee(log)
+            }
+        };
         let share = snapshot.config.retry.budget;
         let shared = Shared {
             edge,
@@ -181,7 +194,7 @@ impl Gateway {
             nodes: Nodes::default(),
             retries: Retries(Mutex::new(RetryBudget::new(share))),
             secrets,
-            began: Instant::now(),
+            audit,
             draining: AtomicBool::new(false),
             seed: AtomicU64::new(0),
         };
@@ -196,8 +209,8 @@ impl Gateway {
     pub fn reload(&self, config: Config) -> Result<(), ConfigError> {
         let shared = &self.shared;
         let before = shared.snapshot.load();
-        let (snapshot, keys) = Snapshot::new(config, Some(&before), &shared.secrets, &shared.metrics)
-            .map_err(ConfigError::Unusable)?;
+        let (snapshot, keys) =
+            Snapshot::new(config, Some(&before), &shared.secrets).map_err(ConfigError::Unusable)?;
         let node_key = nodes::key(&snapshot.config, &shared.secrets).map_err(ConfigError::Unusable)?;
         let keys = with_node_key(keys, node_key.as_deref())?;
         if !shared.edge.set_keys(keys) {
@@ -228,6 +241,9 @@ impl Gateway {
         watch.abort();
         tidy.abort();
         shared.budgets.close().await;
+        if let Some(audit) = shared.audit.swap(None).and_then(Arc::into_inner) {
+            audit.close(tokio::time::Instant::now() + AUDIT_TIMEOUT).await;
+        }
         cut
     }
 }
@@ -362,7 +378,8 @@ async fn metrics(Shared_(shared): Shared_<Arc<Shared>>, request: Request) -> Res
             available: *available,
         })
         .collect();
-    let mut text = shared.metrics.write(&upstreams, &[], 0, format);
+    let waiting = snapshot.routes.iter().map(|route| route.places().waiting() as u64).sum();
+    let mut text = shared.metrics.write(&upstreams, &[], waiting, format);
     text.push_str(&shared.edge.metrics.write(&[], format));
     ([(header::CONTENT_TYPE, format.content_type())], text).into_response()
 }

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use events::GatewayMetrics;
 use httpd::Keys;
 use routing::retry::RetryPolicy;
 
@@ -37,7 +36,6 @@ impl Snapshot {
         config: Config,
         before: Option<&Snapshot>,
         secret: &dyn Fn(&Secret<'_>) -> Result<String, String>,
-        metrics: &Arc<GatewayMetrics>,
     ) -> Result<(Snapshot, Keys), String> {
         let authorities = match &config.gateway.ca_file {
             Some(path) => Some(secret(&Secret::File(path)).map_err(|why| format!("gateway.ca_file: {why}"))?),
@@ -64,7 +62,7 @@ impl Snapshot {
         let mut by_name = HashMap::new();
         for model in &config.models {
             let old = before.and_then(|before| before.by_name.get(&model.name));
-            let route = Arc::new(Route::new(model, &config, &upstreams, old, metrics)?);
+            let route = Arc::new(Route::new(model, &config, &upstreams, old)?);
             for name in model.names() {
                 by_name.insert(name.to_owned(), route.clone());
             }

@@ -44,7 +44,7 @@ use crate::term::{self, number, out};
 pub(crate) use args::Args;
 #[cfg(not(feature = "otlp"))]
 use no_traces::Traces;
-use operations::LogFormat;
+pub(crate) use operations::LogFormat;
 use prepare::{PlannedModel, Wanted, encoder_limits, measure, planned, text_of, threads};
 use reread::Reading;
 use signals::{Signals, end_at_once};
@@ -165,7 +165,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
 }
 
 /// `GRISTMILL_LOG` chooses, as in `debug` or `server=debug`; warnings by default.
-fn log_to_stderr(format: LogFormat) {
+pub(crate) fn log_to_stderr(format: LogFormat) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("GRISTMILL_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     // A full disk behind standard error must not end requests: the subscriber would complain with a panic.

@@ -395,6 +395,8 @@ fn ninety() -> u32 {
 pub struct AuditLog {
     /// Directory of its files.
     pub directory: PathBuf,
+    /// A file, best elsewhere, that always has the last line's number and hash.
+    pub head_file: Option<PathBuf>,
     /// Bytes after which a new file is begun.
     #[serde(default = "file_bytes")]
     pub file_bytes: u64,

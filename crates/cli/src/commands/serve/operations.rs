@@ -80,7 +80,7 @@ pub(super) struct Flags {
 /// What `--log-format` takes: lines for people, or one JSON object a line. (Documented values would stretch the whole
 /// help.)
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LogFormat {
+pub(crate) enum LogFormat {
     Text,
     Json,
 }
