@@ -49,6 +49,8 @@ enum Command {
     Serve(Box<commands::serve::Args>),
     /// Route requests over many machines and APIs, within budgets and rules.
     Gateway(Box<commands::gateway::Args>),
+    /// Check the audit log of a gateway.
+    Audit(commands::audit::Args),
     /// See and change which models a running server has in memory.
     Farm(commands::farm::Args),
     /// Answer one prompt, or chat in the terminal.
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Serve(args) => commands::serve::run(*args),
         Command::Gateway(args) => commands::gateway::run(*args),
+        Command::Audit(args) => commands::audit::run(args),
         Command::Farm(args) => commands::farm::run(args),
         Command::Run(args) => commands::run::run(*args),
         Command::Embed(args) => commands::embed::run(*args),

@@ -199,6 +199,7 @@ pub const RULES: &[Rule] = &[
             "httpd",
             "inference",
             "kernels",
+            "ledger",
             "model",
             "pipeline",
             "planner",

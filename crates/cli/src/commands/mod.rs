@@ -1,5 +1,6 @@
 //! One file a subcommand. Each has `Args` (its flags, the source of its help) and `run`.
 
+pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod classify;
 pub(crate) mod doctor;
