@@ -111,6 +111,7 @@ pub fn run(flags: &[&str]) -> TaskResult {
     }
     // A late step: it leaves a program with the feature, until the tests' build replaces it.
     report.step("OTLP traces", traces);
+    report.step("budgets in PostgreSQL", budgets);
     report.step("tests", tests);
     report.summary();
     if let Some(program) = &program {
@@ -138,6 +139,15 @@ fn lints() -> TaskResult {
 fn traces() -> TaskResult {
     let selected = ["--workspace", "--features", "cli/otlp", "--test", "traces"];
     let mut clippy = cargo(&["clippy", "--locked", "--quiet", "--bin", "gristmill"]);
+    call(clippy.args(selected).args(["--", "-D", "warnings"]))?;
+    call(&mut tests_of(&selected))
+}
+
+/// Tests the feature `postgres` of the ledger with a server of their own. Where PostgreSQL is not installed, they fail if
+/// `CI` is `true`, and are left out otherwise.
+fn budgets() -> TaskResult {
+    let selected = ["--package", "ledger", "--features", "postgres", "--test", "ledger"];
+    let mut clippy = cargo(&["clippy", "--locked", "--quiet"]);
     call(clippy.args(selected).args(["--", "-D", "warnings"]))?;
     call(&mut tests_of(&selected))
 }

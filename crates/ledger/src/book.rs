@@ -57,6 +57,9 @@ pub struct Held {
     more: Vec<u32>,
 }
 
+/// How far a clock may be set back and not be believed, in seconds.
+const CLOCK_STEP_SECONDS: i64 = 3600;
+
 /// Buckets of an attempt that are kept without an allocation.
 const FEW: usize = 8;
 
@@ -118,7 +121,7 @@ pub struct Book {
     builds: u64,
     /// Accounts that were opened.
     numbers: i64,
-    /// The latest time seen: a clock that is set back opens no window again.
+    /// The time, as [`see`](Self::see) takes it.
     now: i64,
     /// Until when the leases are valid.
     valid_until: i64,
@@ -215,6 +218,14 @@ impl Book {
         }
     }
 
+    /// Takes the time. A clock that is set back a little goes on from where it was, so that no window begins twice; one
+    /// that was wrong by hours is believed: what was spent in each period is with the store.
+    fn see(&mut self, now: i64) {
+        if now > self.now || self.now.saturating_sub(now) > CLOCK_STEP_SECONDS {
+            self.now = now;
+        }
+    }
+
     /// Reserves an attempt's bounds in all its buckets or in none. If leases do not suffice, the next exchange asks for
     /// what is lacking. The second value says whether a lease runs low, and the exchange should be soon.
     ///
@@ -227,7 +238,7 @@ impl Book {
         bounds: Bounds,
         asked: &mut Asked,
     ) -> Result<(Held, bool), Short> {
-        self.now = self.now.max(now);
+        self.see(now);
         let held = Held::new(Moment::at(self.now), bounds)
             .all(self.keys.get(subjects.key))
             .all(subjects.team.and_then(|team| self.teams.get(team)))
@@ -333,7 +344,7 @@ impl Book {
 
     /// Returns idle leases and forgets accounts of past periods. To be called about once a second.
     pub fn scan(&mut self, now: i64) {
-        self.now = self.now.max(now);
+        self.see(now);
         let (now, moment) = (self.now, Moment::at(self.now));
         for index in 0..self.entries.len() {
             let Some(entry) = &mut self.entries[index] else { continue };
@@ -439,7 +450,7 @@ impl Book {
         !self.news.is_empty()
     }
 
-    /// The latest time that was seen, in Unix seconds.
+    /// The time of the book, in Unix seconds.
     pub fn now(&self) -> i64 {
         self.now
     }

@@ -20,8 +20,9 @@ const BACKOFF: Duration = Duration::from_millis(100);
 /// Tries of the last settlement before the end.
 const LAST_TRIES: u32 = 3;
 
-/// Seconds between deletions of what is older than the retention.
-const PRUNE_SECONDS: i64 = 3600;
+/// Seconds between deletions of what is older than the retention. Each deletes some thousand rows at most, so that the
+/// tables stay bounded up to some hundred requests a second.
+const PRUNE_SECONDS: i64 = 10;
 
 pub(crate) struct Exchanger {
     shared: Arc<Shared>,

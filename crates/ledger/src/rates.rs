@@ -143,14 +143,16 @@ pub struct RateLimitError {
 /// The rate limits of a replica.
 #[derive(Debug, Default)]
 pub struct Rates {
-    entries: HashMap<(Scope, String), Entry>,
+    /// By scope, in the order of [`Scope::ALL`], and name.
+    entries: [HashMap<String, Entry>; 4],
 }
 
 /// A request that was let through: to be handed back when it ends.
 #[derive(Debug)]
 #[must_use = "a request that is not handed back counts as running"]
 pub struct RateHold {
-    subjects: [Option<(Scope, String)>; 4],
+    /// The subjects with limits, by scope.
+    names: [Option<String>; 4],
     estimate: u64,
 }
 
@@ -170,7 +172,7 @@ impl Rates {
     /// # Errors
     /// If there are too many, or one is named twice, has no name or too long a one.
     pub fn set_limits(&mut self, limits: &[RateLimit]) -> Result<(), RateLimitError> {
-        let mut entries = HashMap::new();
+        let mut entries: [HashMap<String, Entry>; 4] = Default::default();
         for limit in limits {
             let error = |reason| RateLimitError { scope: limit.scope, name: limit.name.clone(), reason };
             if limits.len() > MAX_CAPS {
@@ -182,8 +184,7 @@ impl Rates {
             if limit.name.len() > MAX_NAME_BYTES {
                 return Err(error("has a name of more than 256 bytes"));
             }
-            let key = (limit.scope, limit.name.clone());
-            let old = self.entries.get(&key);
+            let old = self.entries[limit.scope as usize].get(&limit.name);
             let keep = |new: Option<u64>, old: Option<Gcra>| {
                 let limit = new?;
                 // Another limit has other units: the bucket begins full.
@@ -195,7 +196,7 @@ impl Rates {
                 running: old.map_or(0, |old| old.running),
                 limit: limit.clone(),
             };
-            if entries.insert(key, entry).is_some() {
+            if entries[limit.scope as usize].insert(limit.name.clone(), entry).is_some() {
                 return Err(error("is there twice"));
             }
         }
@@ -214,32 +215,27 @@ impl Rates {
         subjects: Subjects<'_>,
         token_estimate: u64,
     ) -> Result<RateHold, Limited> {
-        let keys = [
-            Some((Scope::Key, subjects.key)),
-            subjects.team.map(|team| (Scope::Team, team)),
-            Some((Scope::Model, subjects.model)),
-            Some((Scope::Everything, "")),
-        ];
-        let owned = keys.map(|key| key.map(|(scope, name)| (scope, name.to_owned())));
-        let subjects = owned.map(|key| key.filter(|key| self.entries.contains_key(key)));
-        for key in subjects.iter().flatten() {
-            if let Some(entry) = self.entries.get(key) {
+        let names = [Some(subjects.key), subjects.team, Some(subjects.model), Some("")];
+        for (entries, name) in self.entries.iter().zip(names) {
+            if let Some(entry) = name.and_then(|name| entries.get(name)) {
                 entry.check(now_ns, token_estimate)?;
             }
         }
-        for key in subjects.iter().flatten() {
-            let Some(entry) = self.entries.get_mut(key) else { continue };
+        let mut hold = RateHold { names: [None, None, None, None], estimate: token_estimate };
+        for ((entries, name), held) in self.entries.iter_mut().zip(names).zip(&mut hold.names) {
+            let Some(entry) = name.and_then(|name| entries.get_mut(name)) else { continue };
             entry.running += 1;
             entry.requests.iter_mut().for_each(|gcra| gcra.take(now_ns, 1));
             entry.tokens.iter_mut().for_each(|gcra| gcra.take(now_ns, token_estimate));
+            *held = name.map(str::to_owned);
         }
-        Ok(RateHold { subjects, estimate: token_estimate })
+        Ok(hold)
     }
 
     /// Ends a request that used so many tokens; `None` keeps the estimate, where nothing better is known.
     pub fn release(&mut self, now_ns: u64, hold: RateHold, tokens: Option<u64>) {
-        for key in hold.subjects.iter().flatten() {
-            let Some(entry) = self.entries.get_mut(key) else { continue };
+        for (entries, name) in self.entries.iter_mut().zip(&hold.names) {
+            let Some(entry) = name.as_ref().and_then(|name| entries.get_mut(name)) else { continue };
             entry.running = entry.running.saturating_sub(1);
             if let (Some(gcra), Some(actual)) = (&mut entry.tokens, tokens) {
                 gcra.correct(now_ns, hold.estimate, actual);

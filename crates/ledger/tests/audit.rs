@@ -269,3 +269,13 @@ async fn long_texts_are_cut() {
     verify(folder.path(), None).unwrap();
     assert!(fs::metadata(&files(folder.path())[0]).unwrap().len() < 8_000);
 }
+
+/// Files that `tools/fixtures/audit_chain.py` has written, hashed by Python's `hashlib`.
+#[test]
+fn files_of_another_program_are_verified() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/audit");
+    let first = verify(&seeds.join("first.jsonl"), None).unwrap();
+    assert_eq!((first.first, first.head.seq, first.lost, first.set_aside), (1, 5, 3, 17));
+    let later = verify(&seeds.join("later.jsonl"), None).unwrap();
+    assert_eq!((later.first, later.head.seq), (42, 43));
+}

@@ -60,6 +60,8 @@ CREATE TABLE ledger_receipt (
     UNIQUE (session, number)
 );
 CREATE INDEX ledger_receipt_time ON ledger_receipt (time);
+CREATE INDEX ledger_bucket_period ON ledger_bucket (span, period);
+CREATE INDEX ledger_lease_period ON ledger_lease (span, period);
 CREATE INDEX ledger_lease_bucket ON ledger_lease (scope, name, span, unit, period);
 "];
 

@@ -36,7 +36,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let path = if args.request.as_os_str() == "-" { PathBuf::from("/dev/stdin") } else { args.request.clone() };
+    let path =
+        if args.request.as_os_str() == "-" { PathBuf::from("/dev/stdin") } else { args.request.clone() };
     let file = files::read("REQUEST", &path, MAX_BYTES)?;
     let body: Value = serde_json::from_slice(&file.bytes)
         .map_err(|error| Failure::new(format!("REQUEST {} is not JSON: {error}", path.display())))?;
