@@ -233,6 +233,7 @@ async fn postgresql_that_crashes_and_comes_back() {
         if round < 2 {
             server.stop();
             while ledger.stats().down_since.is_none() {
+                sleep(Duration::from_millis(1)).await;
                 // Something to settle, so that it is noticed.
                 if let Ok(reservation) = ledger.reserve(clock.now(), ANN, bounds(2), soon()).await {
                     truth.grant(2, 1_000);
