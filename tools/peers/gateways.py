@@ -326,7 +326,7 @@ class Load:
 
 
 def closed_loop(load, pid, seconds):
-    load.run("--connections", CONNECTIONS, "--warmup", 0, "--seconds", max(1, seconds / 2))
+    load.run("--connections", CONNECTIONS, "--warmup", 0, "--seconds", max(3, seconds))
     before = cpu_seconds(pid)
     report = load.run("--connections", CONNECTIONS, "--warmup", 0, "--seconds", seconds)
     used = cpu_seconds(pid) - before
