@@ -32,6 +32,8 @@ fn issuer(digits: &[u8]) -> u8 {
         15 if matches!(two, 34 | 37) => SURE,
         16..=19 if four == 6011 || matches!(three, 644..=649) || two == 65 => SURE,
         16..=19 if matches!(four, 3528..=3589) => 90,
+        // The rest of JCB's block.
+        16 if two == 35 => 75,
         16..=19 if two == 62 || two == 81 || two == 82 || two == 60 => 90,
         14..=19 if matches!(three, 300..=305 | 309) || matches!(two, 36 | 38 | 39) => 75,
         16..=19 if matches!(four, 2200..=2204) || four == 9792 || three == 508 => 80,

@@ -56,7 +56,8 @@ pub(crate) fn word(sink: &mut Sink, start: usize, end: usize) {
     }
     let count = word.iter().filter(|byte| byte.is_ascii_digit()).count();
     let capitals = word.iter().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase());
-    if capitals && (6..=10).contains(&word.len()) && count >= 4 {
+    // Germany's have few digits among letters without vowels.
+    if capitals && (6..=10).contains(&word.len()) && count >= if word.len() == 9 { 2 } else { 4 } {
         offer(Kind::Passport, Some(FAINT));
     }
     if capitals && (6..=16).contains(&word.len()) && count >= 4 {
@@ -98,8 +99,33 @@ pub(crate) fn separated(sink: &mut Sink, start: usize, end: usize) {
                 sink.offer(Kind::EsNie, start - 2, end + 2, LIKELY);
             }
         }
+        1 => corsica_in_groups(sink, start),
         2 => nino_in_pairs(sink, start),
         _ => {}
+    }
+}
+
+/// "2 72 08 2A 123 456 78", from its first digit.
+fn corsica_in_groups(sink: &mut Sink, start: usize) {
+    const LENGTH: usize = 21;
+    let text = sink.text;
+    let is_corsica = |it: &&[u8]| it[8] == b'2' && matches!(it[9], b'A' | b'B');
+    let Some(found) = text.get(start..start + LENGTH).filter(is_corsica) else { return };
+    let mut code = [0; 15];
+    let mut at = 0;
+    for (place, &byte) in found.iter().enumerate() {
+        if matches!(place, 1 | 4 | 7 | 10 | 14 | 18) {
+            if byte != b' ' && byte != b'.' {
+                return;
+            }
+        } else {
+            code[at] = byte;
+            at += 1;
+        }
+    }
+    let closed = !text.get(start + LENGTH).is_some_and(u8::is_ascii_alphanumeric);
+    if closed && corsica(&code) {
+        sink.offer(Kind::FrNir, start, start + LENGTH, SURE);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Words beside a finding that speak for it or against it.
 
 use crate::kind::{AGAINST, Kind};
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 /// Bytes before a finding in which its words are looked for.
 const BEFORE: usize = 64;
@@ -134,7 +134,8 @@ impl Context {
         WORDS_AGAINST.split(',').for_each(|word| add(word, AGAINST));
         own.for_each(|(bits, word)| add(word, bits));
         let mut builder = AhoCorasick::builder();
-        let words = builder.ascii_case_insensitive(true).match_kind(MatchKind::Standard).build(&words)?;
+        builder.ascii_case_insensitive(true).match_kind(MatchKind::Standard).kind(Some(AhoCorasickKind::DFA));
+        let words = builder.build(&words)?;
         Ok(Context { words, means })
     }
 

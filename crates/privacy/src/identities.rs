@@ -39,7 +39,7 @@ pub(crate) const NUMBERS: &[Numbered] = &[
         Kind::UsSsn,
         9,
         us_ssn,
-        &[form(&[3, 2, 4], "-", LIKELY), form(&[3, 2, 4], " .", 45), form(&[9], "", FAINT)],
+        &[form(&[3, 2, 4], "-", LIKELY), form(&[3, 2, 4], " .", 52), form(&[9], "", FAINT)],
     ),
     rule(
         Kind::UsItin,
@@ -47,7 +47,7 @@ pub(crate) const NUMBERS: &[Numbered] = &[
         us_itin,
         &[form(&[3, 2, 4], "-", LIKELY), form(&[3, 2, 4], " ", 45), form(&[9], "", FAINT)],
     ),
-    rule(Kind::CaSin, 9, ca_sin, &[form(&[3, 3, 3], "- ", 40), form(&[9], "", 20)]),
+    rule(Kind::CaSin, 9, ca_sin, &[form(&[3, 3, 3], "-", 50), form(&[3, 3, 3], " ", 40), form(&[9], "", 20)]),
     rule(
         Kind::NlBsn,
         9,
@@ -55,7 +55,12 @@ pub(crate) const NUMBERS: &[Numbered] = &[
         &[form(&[9], "", 20), form(&[4, 2, 3], ". ", WEAK), form(&[3, 3, 3], ". ", WEAK)],
     ),
     rule(Kind::AuTfn, 9, au_tfn, &[form(&[3, 3, 3], " -", WEAK), form(&[9], "", 20)]),
-    rule(Kind::UkNhs, 10, uk_nhs, &[form(&[3, 3, 4], " -", 40), form(&[10], "", 20)]),
+    rule(
+        Kind::UkNhs,
+        10,
+        uk_nhs,
+        &[form(&[3, 3, 4], " ", 50), form(&[3, 3, 4], "-", 40), form(&[10], "", 20)],
+    ),
     rule(Kind::AuMedicare, 10, au_medicare, &[form(&[4, 5, 1], " -", SHAPE), form(&[10], "", 20)]),
     rule(Kind::AuMedicare, 11, au_medicare, &[form(&[4, 5, 1, 1], "= -/", SHAPE), form(&[11], "", FAINT)]),
     rule(Kind::SePersonnummer, 10, se_short, &[form(&[6, 4], "-+", 70), form(&[10], "", WEAK)]),
@@ -156,8 +161,7 @@ fn de_tax_id(d: &[u8]) -> bool {
     d[..10].iter().for_each(|&digit| counts[usize::from(digit)] += 1);
     let repeated = counts.iter().filter(|&&count| count > 1).count();
     let most = counts.iter().copied().max().unwrap_or(0);
-    let thrice_in_a_row = d[..10].windows(3).any(|three| three[0] == three[1] && three[1] == three[2]);
-    d[0] != 0 && repeated == 1 && most <= 3 && !thrice_in_a_row && mod_11_10(d)
+    d[0] != 0 && repeated == 1 && most <= 3 && mod_11_10(d)
 }
 
 /// Polish register PESEL: the century is in the month (80 for 18xx, 20 for 20xx, …); weights 1, 3, 7, 9.

@@ -14,7 +14,18 @@ macro_rules! kinds {
             Own(u8),
         }
 
+        /// The places of the kinds that are built in.
+        #[derive(Clone, Copy)]
+        enum Place {
+            $($variant,)*
+        }
+
         impl Kind {
+            /// The place of a kind that is built in.
+            fn place(self) -> Option<Place> {
+                match self { $(Kind::$variant => Some(Place::$variant),)* Kind::Own(_) => None }
+            }
+
             /// Every kind that is built in.
             pub const ALL: &'static [Kind] = &[$(Kind::$variant),*];
 
@@ -89,15 +100,11 @@ kinds! {
 impl Kind {
     /// The kind's bit in sets of kinds; own rules follow those that are built in.
     pub(crate) fn bit(self) -> u128 {
-        match self {
-            Kind::Own(index) => 1 << (OWN_FROM + u32::from(index)),
-            kind => 1 << (kind.index()),
+        match (self, self.place()) {
+            (_, Some(place)) => 1 << place as u32,
+            (Kind::Own(index), None) => 1 << (OWN_FROM + u32::from(index)),
+            (_, None) => 0,
         }
-    }
-
-    /// The place among the kinds that are built in.
-    fn index(self) -> u32 {
-        Kind::ALL.iter().position(|kind| *kind == self).map_or(0, |at| at as u32)
     }
 
     /// The kind of that name, if one is built in.

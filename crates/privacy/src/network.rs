@@ -129,6 +129,9 @@ pub(crate) fn colons(sink: &mut Sink, at: usize, floor: usize) -> usize {
 /// Offers a MAC address that has hyphens or dots: `AA-BB-CC-DD-EE-FF`, `0011.2233.44ff`.
 pub(crate) fn mac_word(sink: &mut Sink, start: usize) {
     let text = sink.text;
+    if start > 0 && matches!(text[start - 1], b'.' | b'-' | b':' | b'/') {
+        return;
+    }
     let closed = |at: usize| !text.get(at).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
     let hyphens =
         |(at, byte): (usize, &u8)| if at % 3 == 2 { *byte == b'-' } else { byte.is_ascii_hexdigit() };

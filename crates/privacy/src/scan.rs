@@ -80,6 +80,8 @@ impl Scanner {
             number(sink, start, end);
         } else if digits > 0 {
             mixed(sink, start, end);
+        } else if end - start == 4 && next == b'.' {
+            network::mac_word(sink, start);
         } else if end - start == 6 && next == b' ' && text[start..end].eq_ignore_ascii_case(b"bearer") {
             secrets::bearer(sink, end);
         }

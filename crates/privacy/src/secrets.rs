@@ -110,8 +110,8 @@ pub(crate) fn word(sink: &mut Sink, start: usize, end: usize) -> usize {
         let Some(rest) = text[start..].strip_prefix(*prefix) else { continue };
         let length = rest.iter().take(most + 1).take_while(|byte| made.has(**byte)).count();
         let body = &rest[..length];
-        let trimmed =
-            length - body.iter().rev().take_while(|byte| matches!(byte, b'.' | b'-' | b'_')).count();
+        // A sentence's full stop is no part of a token.
+        let trimmed = length - body.iter().rev().take_while(|byte| **byte == b'.').count();
         let various = body.iter().any(u8::is_ascii_digit) || body.iter().any(u8::is_ascii_uppercase);
         if (*least..=*most).contains(&trimmed) && various && entropy(body) > 2.5 {
             let kind = if *prefix == b"AGE-SECRET-KEY-1" { Kind::PrivateKey } else { Kind::ApiKey };

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::kind::{AGAINST, Kind};
 
-/// Cannot be anything else: a check of many digits, or a prefix that somebody registered.
+/// Cannot be anything else: a check of many digits, or a prefix that somebody registered. No words raise a score so far.
 pub(crate) const SURE: u8 = 95;
 /// A check digit and a shape.
 pub(crate) const LIKELY: u8 = 80;
@@ -90,8 +90,8 @@ impl<'t> Sink<'t> {
     fn weighed(&mut self, kind: Kind, start: usize, end: usize, score: u8) -> u8 {
         let words = self.words(start, end);
         match (words & kind.bit() != 0, words & AGAINST != 0) {
-            (true, false) => score.saturating_add(FOR).min(100),
-            (true, true) => score.saturating_add(FOR_AND_AGAINST).min(100),
+            (true, false) => score.saturating_add(FOR).min(SURE - 1),
+            (true, true) => score.saturating_add(FOR_AND_AGAINST).min(SURE - 1),
             (false, true) => score.saturating_sub(AGAINST_ALONE),
             (false, false) => score,
         }
