@@ -6,11 +6,12 @@
 mod attempt;
 mod bill;
 mod fault;
+mod hedge;
 mod pump;
 mod relay;
 mod select;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -47,10 +48,10 @@ pub(crate) struct Exchange {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) asked: Asked,
     pub(crate) context: Arc<RequestContext>,
-    pub(crate) attempts: Attempts,
+    pub(crate) attempts: Arc<Mutex<Attempts>>,
     began: Instant,
     /// When the first attempt was sent.
-    sent: Option<Instant>,
+    sent: OnceLock<Instant>,
     first: Option<Instant>,
     ended: Option<&'static str>,
 }
@@ -96,15 +97,15 @@ impl Exchange {
             asked,
             began: context.began(),
             context,
-            attempts: Attempts::default(),
-            sent: None,
+            attempts: Arc::default(),
+            sent: OnceLock::new(),
             first: None,
             ended: None,
         }
     }
 
     /// The answer of whoever gives one.
-    pub(crate) async fn answer(mut self) -> Response<Body> {
+    pub(crate) async fn answer(self) -> Response<Body> {
         let limit = self.asked.limit;
         let run = self.run();
         let outcome = match limit {
@@ -123,7 +124,7 @@ impl Exchange {
     }
 
     /// Asks the model's targets, then those of its fallbacks.
-    async fn run(&mut self) -> Result<Started, Refusal> {
+    async fn run(&self) -> Result<Started, Refusal> {
         let mut last: Option<Refusal> = None;
         for (place, route) in self.models().into_iter().enumerate() {
             if place > 0 && !self.may_use(&route) {
@@ -167,7 +168,7 @@ impl Exchange {
     }
 
     /// Asks one model's targets until one answers.
-    async fn ask_route(&mut self, route: &Arc<Route>, place: usize) -> Result<Started, Left> {
+    async fn ask_route(&self, route: &Arc<Route>, place: usize) -> Result<Started, Left> {
         let settings = self.snapshot.config.retry;
         let mut tried: Vec<String> = Vec::new();
         let mut again: Option<Arc<Target>> = None;
@@ -186,7 +187,7 @@ impl Exchange {
                 Err(refusal) => return Err(Left::NextModel(last.unwrap_or(refusal))),
             };
             let target = flight.target().clone();
-            let failed = match self.attempt(route, flight, permit, why).await {
+            let failed = match self.attempt_or_hedge(route, flight, permit, why).await {
                 Ok(started) => return Ok(started),
                 Err(failed) => failed,
             };
@@ -239,13 +240,13 @@ impl Exchange {
     fn respond(mut self, started: Started) -> Response<Body> {
         self.first = started.first_content;
         let upstream = started.target.upstream.name.clone();
-        let (attempts, label) = (self.attempts.count(), self.asked.label.name());
+        let (attempts, label) = (self.count(), self.asked.label.name());
         let mut response = match started.body {
             StartedBody::Whole { body, bill, ending } => {
                 let mut response = Response::new(Body::from(body));
                 let kind = HeaderValue::from_static("application/json");
                 response.headers_mut().insert(header::CONTENT_TYPE, kind);
-                bill.settle(&mut self, &ending);
+                bill.settle(&self, &ending);
                 self.end("ok");
                 response
             }
@@ -283,8 +284,13 @@ impl Exchange {
         let refused = response.status() == StatusCode::TOO_MANY_REQUESTS;
         self.end(if refused { "refused" } else { "error" });
         let mut response = response;
-        response.headers_mut().insert(ATTEMPTS, HeaderValue::from(self.attempts.count()));
+        response.headers_mut().insert(ATTEMPTS, HeaderValue::from(self.count()));
         response
+    }
+
+    /// Attempts so far.
+    pub(crate) fn count(&self) -> u32 {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).count()
     }
 
     /// Notes how the request has ended; the first word counts.
@@ -298,7 +304,7 @@ impl Drop for Exchange {
         // Whoever is dropped before an end was noted has been left by the client.
         let outcome = self.ended.unwrap_or("cancelled");
         let now = Instant::now();
-        let sent = self.sent.unwrap_or(now);
+        let sent = self.sent.get().copied().unwrap_or(now);
         let model = self.snapshot.route(&self.asked.model).map_or("", |route| route.name());
         self.shared.metrics.request(&GatewayRequest {
             model,
@@ -309,7 +315,8 @@ impl Drop for Exchange {
             first_s: self.first.map(|at| at.saturating_duration_since(self.began).as_secs_f64()),
             own_s: sent.saturating_duration_since(self.began).as_secs_f64(),
         });
-        self.shared.record(&Ended { asked: &self.asked, model, outcome, attempts: &self.attempts });
+        let attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.record(&Ended { asked: &self.asked, model, outcome, attempts: &attempts });
     }
 }
 

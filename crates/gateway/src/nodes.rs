@@ -209,7 +209,7 @@ fn check_key(shared: &Shared, request: &Request) -> Result<(), Fault> {
 }
 
 /// Takes the load that a node told with an answer.
-pub(crate) fn note_load(_shared: &Shared, flight: &Flight, headers: &HeaderMap) {
+pub(crate) fn note_load(flight: &Flight, headers: &HeaderMap) {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     if let (Some(load), Some(boot)) = (text(LOAD_HEADER).and_then(NodeLoad::read_header), text(NODE_HEADER)) {
         flight.observe(boot, &load);

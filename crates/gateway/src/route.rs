@@ -126,6 +126,12 @@ impl Flight {
         (self.predicted_s > 0.0 && self.predicted_s.is_finite()).then_some(self.predicted_s)
     }
 
+    /// Time after which it is slower than nearly all before it; none if it must not be hedged.
+    pub(crate) fn hedge_delay(&self) -> Option<Duration> {
+        let flight = self.flight.as_ref()?;
+        self.route.router().hedge_delay(self.route.now(), flight)
+    }
+
     /// Notes how it has ended.
     pub(crate) fn finish(mut self, outcome: &Outcome) {
         self.end(outcome);

@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) budgets: Budgets,
     pub(crate) nodes: Nodes,
     pub(crate) retries: Retries,
+    /// Second attempts beside slow ones, as a share of requests.
+    pub(crate) hedges: Retries,
     pub(crate) secrets: Secrets,
     audit: ArcSwapOption<AuditLog>,
     draining: AtomicBool,
@@ -185,7 +187,7 @@ impl Gateway {
                 ArcSwapOption::from_pointee(log)
             }
         };
-        let share = snapshot.config.retry.budget;
+        let (share, hedged) = (snapshot.config.retry.budget, snapshot.config.hedge.share);
         let shared = Shared {
             edge,
             metrics,
@@ -193,6 +195,7 @@ impl Gateway {
             budgets,
             nodes: Nodes::default(),
             retries: Retries(Mutex::new(RetryBudget::new(share))),
+            hedges: Retries(Mutex::new(RetryBudget::new(hedged))),
             secrets,
             audit,
             draining: AtomicBool::new(false),
@@ -343,6 +346,7 @@ async fn ask(shared: &Arc<Shared>, api: &'static Api, request: Request) -> Resul
     let snapshot = shared.snapshot.load_full();
     let asked = Asked::read(shared, &snapshot, api, request, &context).await?;
     shared.retries.requested();
+    shared.hedges.requested();
     Ok(Exchange::new(shared.clone(), snapshot, asked, context).answer().await)
 }
 

@@ -85,7 +85,7 @@ pub(crate) struct Measured {
 impl Exchange {
     /// Asks one target, up to the first content of its answer.
     pub(crate) async fn attempt(
-        &mut self,
+        &self,
         route: &Arc<Route>,
         flight: Flight,
         permit: Permit,
@@ -98,7 +98,7 @@ impl Exchange {
 
     /// Sends the request and checks the status of the answer.
     pub(crate) async fn open(
-        &mut self,
+        &self,
         route: &Arc<Route>,
         flight: Flight,
         permit: Permit,
@@ -133,7 +133,7 @@ impl Exchange {
             Ok(request) => request,
             Err(failed) => return Err(self.failed(bill, failed, 0)),
         };
-        self.sent.get_or_insert_with(Instant::now);
+        let _ = self.sent.set(Instant::now());
         let times = upstream.times;
         let deadline = tokio::time::Instant::now() + times.total;
         let sent = upstream.client.send(request, times.connect, times.first_byte).await;
@@ -144,7 +144,9 @@ impl Exchange {
                 return Err(self.failed(bill, failed, 0));
             }
         };
-        crate::nodes::note_load(&self.shared, bill.flight(), &answer.headers);
+        if let Some(flight) = bill.flight() {
+            crate::nodes::note_load(flight, &answer.headers);
+        }
         if answer.status.is_success() {
             bill.answered(answer.status.as_u16());
             return Ok(Opened { target, answer, dialect, bill, deadline });
@@ -256,7 +258,7 @@ impl Exchange {
     }
 
     /// Reads a stream up to its first content.
-    async fn first_content(&mut self, route: &Arc<Route>, mut opened: Opened) -> Result<Started, Failed> {
+    async fn first_content(&self, route: &Arc<Route>, mut opened: Opened) -> Result<Started, Failed> {
         let mut relay = Relay::new(&self.relay_options(route, &opened));
         let times = opened.target.upstream.times;
         let until = opened.bill.began() + times.first_byte;
@@ -308,7 +310,7 @@ impl Exchange {
     }
 
     /// Reads a whole answer.
-    async fn whole(&mut self, mut opened: Opened) -> Result<Started, Failed> {
+    async fn whole(&self, mut opened: Opened) -> Result<Started, Failed> {
         let times = opened.target.upstream.times;
         let limit = self.snapshot.config.gateway.answer_bytes;
         let name = opened.target.upstream.name.clone();
@@ -392,7 +394,7 @@ impl Exchange {
     }
 
     /// Notes a failed attempt in the ledger, the router and the metrics.
-    pub(crate) fn failed(&mut self, bill: Bill, failed: Failed, status: u16) -> Failed {
+    pub(crate) fn failed(&self, bill: Bill, failed: Failed, status: u16) -> Failed {
         bill.failed(self, failed.failure, status);
         failed
     }

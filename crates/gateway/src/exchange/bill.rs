@@ -2,7 +2,7 @@
 //!
 //! A bill belongs to the attempt, not to the client's connection: a client that leaves does not make an answer free.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use events::GatewayAttempt;
@@ -13,11 +13,18 @@ use translation::TokenUsage;
 use super::Exchange;
 use super::attempt::{Failed, Measured};
 use crate::config::{Price, Tier};
-use crate::route::{Flight, Route, word};
+use crate::receipt::Attempts;
+use crate::route::{Flight, Route, Target, word};
+use crate::server::Shared;
 
 /// An attempt's side of the ledger, the router and the metrics.
 pub(crate) struct Bill {
-    flight: Flight,
+    /// None once it has ended.
+    flight: Option<Flight>,
+    target: Arc<Target>,
+    model: String,
+    shared: Arc<Shared>,
+    attempts: Arc<Mutex<Attempts>>,
     reservation: Option<Reservation>,
     why: &'static str,
     began: Instant,
@@ -32,7 +39,7 @@ impl Exchange {
     /// # Errors
     /// A budget that has no room for it.
     pub(crate) async fn reserve(
-        &mut self,
+        &self,
         route: &Arc<Route>,
         flight: Flight,
         why: &'static str,
@@ -55,13 +62,24 @@ impl Exchange {
         let bounds = Bounds {
             money: bound,
             tokens: asked.prompt_tokens.saturating_add(asked.max_tokens),
-            requests: u32::from(self.attempts.count() == 0),
+            requests: u32::from(self.count() == 0),
         };
         let reserved = self.shared.budgets.reserve(asked, route.name(), &bounds).await;
         match reserved {
             Ok(reservation) => {
                 let bound = bound.unwrap_or(Amount::ZERO);
-                Ok(Bill { flight, reservation, why, began, status: 0, bound })
+                Ok(Bill {
+                    target: flight.target().clone(),
+                    flight: Some(flight),
+                    model: route.name().to_owned(),
+                    shared: self.shared.clone(),
+                    attempts: self.attempts.clone(),
+                    reservation,
+                    why,
+                    began,
+                    status: 0,
+                    bound,
+                })
             }
             Err(fault) => {
                 Err(Failed { failure: Failure::Status(402), refusal: super::Refusal::Fault(fault) })
@@ -77,8 +95,8 @@ impl Bill {
     }
 
     /// The request at its target.
-    pub(crate) fn flight(&self) -> &Flight {
-        &self.flight
+    pub(crate) fn flight(&self) -> Option<&Flight> {
+        self.flight.as_ref()
     }
 
     /// Notes the status of the answer.
@@ -87,7 +105,7 @@ impl Bill {
     }
 
     /// Settles a whole answer.
-    pub(crate) fn settle(self, exchange: &mut Exchange, measured: &Measured) {
+    pub(crate) fn settle(self, exchange: &Exchange, measured: &Measured) {
         let usage = measured.usage.unwrap_or_else(|| guess(exchange, measured));
         let amount = self.amount(&usage);
         let outcome = Outcome::Answered(Answer {
@@ -97,79 +115,81 @@ impl Bill {
             cached_tokens: measured.usage.map(|usage| usage.cached),
             output_tokens: usage.output,
         });
-        if let Some(ratio) = super::ratio(&self.flight, measured.total_s) {
-            exchange.shared.metrics.prediction(&self.flight.target().upstream.name, ratio);
+        if let Some(ratio) = self.flight.as_ref().and_then(|flight| super::ratio(flight, measured.total_s)) {
+            self.shared.metrics.prediction(&self.target.upstream.name, ratio);
         }
-        self.close(exchange, &outcome, "ok", &usage, amount, Billing::Billed);
+        self.close(&outcome, "ok", &usage, amount, Billing::Billed);
     }
 
     /// Settles an attempt that failed before any content.
-    pub(crate) fn failed(self, exchange: &mut Exchange, failure: Failure, status: u16) {
+    pub(crate) fn failed(self, exchange: &Exchange, failure: Failure, status: u16) {
         let policy = exchange.snapshot.retry_policy();
-        let maybe = routing::retry::rule(failure, self.flight.target().tier(), false, &policy).may_be_billed;
+        let maybe = routing::retry::rule(failure, self.target.tier(), false, &policy).may_be_billed;
         let (billing, amount) = match maybe {
             true => (Billing::PossiblyBilled, self.bound),
             false => (Billing::Free, Amount::ZERO),
         };
         let mut bill = self;
         bill.status = status;
-        bill.close(
-            exchange,
-            &Outcome::Failed(failure),
-            word(failure),
-            &TokenUsage::default(),
-            amount,
-            billing,
-        );
+        bill.close(&Outcome::Failed(failure), word(failure), &TokenUsage::default(), amount, billing);
     }
 
     /// Settles a stream that broke after content.
-    pub(crate) fn broke(self, exchange: &mut Exchange, failure: Failure, known: &Measured) {
+    pub(crate) fn broke(self, exchange: &Exchange, failure: Failure, known: &Measured) {
         self.partly(exchange, &Outcome::Failed(failure), word(failure), known);
     }
 
     /// Settles a stream whose client has left.
-    pub(crate) fn left(self, exchange: &mut Exchange, known: &Measured) {
+    pub(crate) fn left(self, exchange: &Exchange, known: &Measured) {
         self.partly(exchange, &Outcome::Cancelled, "cancelled", known);
     }
 
     /// What came is paid for; what the provider computed beyond that is not known, so that the bound stays possible.
-    fn partly(self, exchange: &mut Exchange, outcome: &Outcome, result: &'static str, known: &Measured) {
+    fn partly(self, exchange: &Exchange, outcome: &Outcome, result: &'static str, known: &Measured) {
         let usage = known.usage.unwrap_or_else(|| guess(exchange, known));
-        if known.usage.is_some() || self.flight.target().upstream.tier == Tier::Own {
+        if known.usage.is_some() || self.target.upstream.tier == Tier::Own {
             let amount = self.amount(&usage);
-            self.close(exchange, outcome, result, &usage, amount, Billing::Billed);
+            self.close(outcome, result, &usage, amount, Billing::Billed);
         } else {
             let bound = self.bound;
-            self.close(exchange, outcome, result, &usage, bound, Billing::PossiblyBilled);
+            self.close(outcome, result, &usage, bound, Billing::PossiblyBilled);
         }
     }
 
     fn amount(&self, usage: &TokenUsage) -> Amount {
-        self.flight.target().price.map_or(Amount::ZERO, |price| cost(&price, usage))
+        self.target.price.map_or(Amount::ZERO, |price| cost(&price, usage))
     }
 
     fn close(
-        self,
-        exchange: &mut Exchange,
+        mut self,
         outcome: &Outcome,
         result: &'static str,
         usage: &TokenUsage,
         amount: Amount,
         billing: Billing,
     ) {
-        let target = self.flight.target().clone();
-        let model = self.flight.route().name().to_owned();
-        let upstream = &target.upstream.name;
-        exchange.shared.metrics.attempt(&GatewayAttempt {
+        self.end(outcome, result, usage, amount, billing);
+    }
+
+    fn end(
+        &mut self,
+        outcome: &Outcome,
+        result: &'static str,
+        usage: &TokenUsage,
+        amount: Amount,
+        billing: Billing,
+    ) {
+        let Some(flight) = self.flight.take() else { return };
+        let upstream = &self.target.upstream.name;
+        self.shared.metrics.attempt(&GatewayAttempt {
             upstream,
-            model: &model,
+            model: &self.model,
             why: self.why,
             result,
             tokens: [usage.input, usage.cached, usage.output],
             nanos: u64::try_from(amount.nano()).unwrap_or(0),
         });
-        if let Some(reservation) = self.reservation {
+        if let Some(reservation) = self.reservation.take() {
             match billing {
                 Billing::Free => reservation.release(),
                 Billing::PossiblyBilled => reservation.settle_unknown(),
@@ -180,18 +200,27 @@ impl Bill {
                 }
             }
         }
-        exchange.attempts.add(
-            AttemptRecord {
-                upstream: upstream.clone(),
-                reason: self.why.to_owned(),
-                status: self.status,
-                billing: if target.price.is_none() { Billing::Free } else { billing },
-                amount,
-            },
-            result,
-            usage,
-        );
-        self.flight.finish(outcome);
+        let billing = if self.target.price.is_none() { Billing::Free } else { billing };
+        let record = AttemptRecord {
+            upstream: upstream.clone(),
+            reason: self.why.to_owned(),
+            status: self.status,
+            billing,
+            amount,
+        };
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).add(record, result, usage);
+        flight.finish(outcome);
+    }
+}
+
+impl Drop for Bill {
+    /// An attempt that is given up before it has ended: its client has left, or another was first.
+    fn drop(&mut self) {
+        let (billing, amount) = match self.target.upstream.tier {
+            Tier::Own => (Billing::Free, Amount::ZERO),
+            Tier::Rented | Tier::Metered => (Billing::PossiblyBilled, self.bound),
+        };
+        self.end(&Outcome::Cancelled, "cancelled", &TokenUsage::default(), amount, billing);
     }
 }
 

@@ -57,7 +57,7 @@ async fn run(mut exchange: Exchange, stream: Stream, sender: mpsc::Sender<Bytes>
                 relay.close(&mut out);
                 // Settled first: who has seen the end may ask what it cost.
                 let measured = measured(&opened, &relay, first_s);
-                opened.bill.settle(&mut exchange, &measured);
+                opened.bill.settle(&exchange, &measured);
                 exchange.end("ok");
                 if !out.is_empty() {
                     let _ = sender.send(Bytes::from(out)).await;
@@ -68,7 +68,7 @@ async fn run(mut exchange: Exchange, stream: Stream, sender: mpsc::Sender<Bytes>
             Over::Broken(failure, message) => {
                 let known = measured(&opened, &relay, first_s);
                 let (target, dialect) = (opened.target.clone(), opened.dialect);
-                opened.bill.broke(&mut exchange, failure, &known);
+                opened.bill.broke(&exchange, failure, &known);
                 let next = if continued < MOST_CONTINUED {
                     exchange.go_on(&route, &target, dialect, &mut relay).await
                 } else {
@@ -174,13 +174,13 @@ impl Exchange {
     /// Settles a stream that its client has left.
     fn left(mut self, opened: Opened, relay: &Relay) {
         let known = measured(&opened, relay, 0.0);
-        opened.bill.left(&mut self, &known);
+        opened.bill.left(&self, &known);
         self.end("cancelled");
     }
 
     /// Another upstream that goes on with a broken stream, and the route that it belongs to.
     async fn go_on(
-        &mut self,
+        &self,
         route: &Arc<Route>,
         broken: &crate::route::Target,
         dialect: translation::Dialect,

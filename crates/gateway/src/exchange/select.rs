@@ -78,6 +78,21 @@ impl Exchange {
         self.permitted(route, flight)
     }
 
+    /// Another own target beside a slow one, if the share of such attempts allows it.
+    pub(crate) fn pick_beside(&self, route: &Arc<Route>, slow: &str) -> Result<(Flight, Permit), Refusal> {
+        if !self.shared.hedges.take() {
+            return Err(no_target(route.name(), "enough requests have a second attempt"));
+        }
+        let everywhere = |_| true;
+        let ask = Ask { may_leave: false, ..self.ask(route, &everywhere) };
+        let is_beside = |target: &Target| {
+            target.name() != slow && target.upstream.tier == Tier::Own && self.is_open(target)
+        };
+        let flight = route.dispatch(&ask, &is_beside);
+        let flight = flight.map_err(|refused| self.why_none(route, &refused.to_string(), None))?;
+        self.permitted(route, flight)
+    }
+
     fn permitted(&self, route: &Route, flight: Flight) -> Result<(Flight, Permit), Refusal> {
         let permit = self.asked.label.permit(flight.target().upstream.clearance);
         match permit {

@@ -1,0 +1,42 @@
+//! A second attempt beside a slow one, among own nodes: the first content wins, and the other attempt is given up.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use privacy::Permit;
+
+use super::Exchange;
+use super::attempt::{Failed, Started};
+use crate::route::{Flight, Route};
+
+impl Exchange {
+    /// Asks one target; a second one beside it if the first is slower than nearly all before it.
+    pub(crate) async fn attempt_or_hedge(
+        &self,
+        route: &Arc<Route>,
+        flight: Flight,
+        permit: Permit,
+        why: &'static str,
+    ) -> Result<Started, Failed> {
+        let delay = self.snapshot.config.hedge.enabled.then(|| flight.hedge_delay()).flatten();
+        let Some(delay) = delay else { return self.attempt(route, flight, permit, why).await };
+        let name = flight.target().name().to_owned();
+        let mut first = pin!(self.attempt(route, flight, permit, why));
+        if let Ok(ended) = tokio::time::timeout(delay, &mut first).await {
+            return ended;
+        }
+        // Where nobody else may be asked, the first is waited for.
+        let Ok((flight, permit)) = self.pick_beside(route, &name) else { return first.await };
+        let mut second = pin!(self.attempt(route, flight, permit, "hedge"));
+        tokio::select! {
+            ended = &mut first => match ended {
+                Ok(started) => Ok(started),
+                Err(_) => second.await,
+            },
+            ended = &mut second => match ended {
+                Ok(started) => Ok(started),
+                Err(_) => first.await,
+            },
+        }
+    }
+}
