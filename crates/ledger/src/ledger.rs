@@ -9,7 +9,7 @@ use crate::shared::{MAX_QUEUED_RECEIPTS, Options, Shared};
 use crate::store::{Store, StoreError};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
@@ -32,7 +32,8 @@ pub struct LedgerStats {
 /// Budgets and receipts of a replica.
 pub struct Ledger {
     shared: Arc<Shared>,
-    task: JoinHandle<()>,
+    /// Absent once the ledger is closed.
+    task: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl fmt::Debug for Ledger {
@@ -43,7 +44,9 @@ impl fmt::Debug for Ledger {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = self.take_task() {
+            task.abort();
+        }
     }
 }
 
@@ -67,7 +70,7 @@ impl Ledger {
             dropped_receipts: AtomicU64::new(0),
         });
         let task = tokio::spawn(Exchanger::new(shared.clone()).run());
-        Ok(Ledger { shared, task })
+        Ok(Ledger { shared, task: Mutex::new(Some(task)) })
     }
 
     /// Replaces the caps; running attempts and counters go on.
@@ -120,7 +123,7 @@ impl Ledger {
                 Err(Short::Refused(refused)) => return Err(refused),
                 Err(Short::Lease) => self.shared.urgent.notify_one(),
             }
-            if self.shared.closing.load(Ordering::Relaxed) || self.task.is_finished() {
+            if self.is_closed() {
                 return Err(Refused::Closed);
             }
             if timeout_at(deadline, rounds.changed()).await.is_err() {
@@ -178,20 +181,32 @@ impl Ledger {
         &self.shared.store
     }
 
-    /// Settles everything, returns all leases and ends the session. What attempts that still run have reserved stays
-    /// leased, and counts as spent.
+    /// Settles everything, returns all leases and ends the session; from then on, nothing under a cap is let through. What
+    /// attempts that still run have reserved stays leased, and counts as spent.
     ///
     /// # Errors
     /// If the store did not take it before `deadline`: then nothing is lost but the leases, which count as spent.
-    pub async fn close(mut self, deadline: Instant) -> Result<(), StoreError> {
+    pub async fn close(&self, deadline: Instant) -> Result<(), StoreError> {
         self.shared.closing.store(true, Ordering::Relaxed);
         self.shared.urgent.notify_one();
-        let ended = timeout_at(deadline, &mut self.task).await;
+        let ended = match self.take_task() {
+            Some(task) => matches!(timeout_at(deadline, task).await, Ok(Ok(()))),
+            None => true,
+        };
         let left = self.shared.book().has_news() || !self.shared.receipts().waiting.is_empty();
-        match ended {
-            Ok(Ok(())) if !left => Ok(()),
-            _ => Err(StoreError::Unavailable("the store did not take the last settlements".to_owned())),
+        if ended && !left {
+            return Ok(());
         }
+        Err(StoreError::Unavailable("the store did not take the last settlements".to_owned()))
+    }
+
+    fn take_task(&self) -> Option<JoinHandle<()>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn is_closed(&self) -> bool {
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.closing.load(Ordering::Relaxed) || task.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 

@@ -33,6 +33,7 @@ async fn a_refusal_names_bucket_used_reserved_limit_and_reset() {
     third.release();
     assert_eq!(ledger.stats().abandoned, 1);
     ledger.close(soon()).await.unwrap();
+    assert_eq!(ledger.reserve(NOON, ANN, bounds(1), soon()).await.unwrap_err(), Refused::Closed);
     let totals = store.totals(NOON).await.unwrap();
     assert_eq!((totals[0].spent, totals[0].uncertain, totals[0].leased), (800_000_000, 300_000_000, 0));
 }

@@ -113,7 +113,7 @@ async fn thousand(stores: Vec<Arc<dyn Store>>, seed: u64) {
         }
     }
     for ledger in ledgers {
-        Arc::into_inner(ledger).unwrap().close(soon()).await.unwrap();
+        ledger.close(soon()).await.unwrap();
     }
     let (granted, refused) = (truth.granted.load(Ordering::SeqCst), truth.refused.load(Ordering::SeqCst));
     assert!(granted > 300, "{granted} granted, {refused} refused");
@@ -172,7 +172,7 @@ async fn midnight(stores: Vec<Arc<dyn Store>>) {
         task.await.unwrap();
     }
     for ledger in ledgers {
-        Arc::into_inner(ledger).unwrap().close(soon()).await.unwrap();
+        ledger.close(soon()).await.unwrap();
     }
     let mut sum = 0;
     for day in 0..4 {

@@ -167,16 +167,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "gateway",
-        depends: &[
-            "events",
-            "httpd",
-            "inference",
-            "ledger",
-            "privacy",
-            "routing",
-            "translation",
-            "wire",
-        ],
+        depends: &["events", "httpd", "inference", "ledger", "privacy", "routing", "translation", "wire"],
         tests_depend: &["fake_provider"],
         never_links: &["service", "engine", "model", "kernels", "weights", "text", "cpu"],
         effects: &[],

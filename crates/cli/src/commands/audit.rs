@@ -63,9 +63,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     let lines = summary.head.seq.saturating_sub(summary.first).saturating_add(1);
     let lines = number(usize::try_from(lines).unwrap_or(usize::MAX), "line");
-    out!("{}: {lines} unbroken in {}; the last is {}", args.path.display(), number(summary.files, "file"), summary.head);
+    out!(
+        "{}: {lines} unbroken in {}; the last is {}",
+        args.path.display(),
+        number(summary.files, "file"),
+        summary.head
+    );
     if summary.lost > 0 {
-        out!("{} were not written for want of room, as the log itself says", number(usize::try_from(summary.lost).unwrap_or(usize::MAX), "record"));
+        out!(
+            "{} were not written for want of room, as the log itself says",
+            number(usize::try_from(summary.lost).unwrap_or(usize::MAX), "record")
+        );
     }
     Ok(())
 }
