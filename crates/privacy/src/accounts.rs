@@ -146,6 +146,9 @@ pub(crate) fn iban(sink: &mut Sink, start: usize) {
     let country = [upper(start), upper(start + 1)];
     let Ok(at) = IBAN.binary_search_by(|(code, _)| code[..].cmp(&country)) else { return };
     let length = usize::from(IBAN[at].1);
+    if start > 0 && text[start - 1] == b'-' {
+        return;
+    }
     let (mut letters, mut count, mut end) = ([0_u8; 34], 0, start);
     while count < length {
         match upper(end) {
@@ -153,7 +156,8 @@ pub(crate) fn iban(sink: &mut Sink, start: usize) {
                 letters[count] = byte;
                 count += 1;
             }
-            b' ' | b'-' if upper(end + 1).is_ascii_alphanumeric() => {}
+            // Groups have four characters.
+            b' ' | b'-' if count % 4 == 0 && upper(end + 1).is_ascii_alphanumeric() => {}
             _ => return,
         }
         end += 1;

@@ -59,7 +59,7 @@ pub(crate) const NUMBERS: &[Numbered] = &[
         Kind::UkNhs,
         10,
         uk_nhs,
-        &[form(&[3, 3, 4], " ", 50), form(&[3, 3, 4], "-", 40), form(&[10], "", 20)],
+        &[form(&[3, 3, 4], " ", 52), form(&[3, 3, 4], "-", 40), form(&[10], "", 20)],
     ),
     rule(Kind::AuMedicare, 10, au_medicare, &[form(&[4, 5, 1], " -", SHAPE), form(&[10], "", 20)]),
     rule(Kind::AuMedicare, 11, au_medicare, &[form(&[4, 5, 1, 1], "= -/", SHAPE), form(&[11], "", FAINT)]),
@@ -176,9 +176,9 @@ fn pl_pesel(d: &[u8]) -> bool {
 /// or 40 added; an unknown day or month is 00.
 fn be_national(d: &[u8]) -> bool {
     let (body, check) = (number(&d[..9]), number(&d[9..]));
-    let (month, day, serial) = (number(&d[2..4]) % 20, number(&d[4..6]), number(&d[6..9]));
+    let (month, day, serial) = (number(&d[2..4]), number(&d[4..6]), number(&d[6..9]));
     let checked = 97 - body % 97 == check || 97 - (2_000_000_000 + body) % 97 == check;
-    month <= 12 && day <= 31 && (1..=998).contains(&serial) && checked
+    month <= 52 && month % 20 <= 12 && day <= 31 && (1..=998).contains(&serial) && checked
 }
 
 /// Australian Business Register: 1 less in the first digit, weights 10, 1, 3, … 19, sum divisible by 89.

@@ -141,7 +141,7 @@ fn national(number: &Number) -> Option<u8> {
         [3, 3, 4] if nanp(digits) => match sep {
             b')' if lead == b'(' => 70,
             b'-' | b'.' => SHAPE,
-            _ => 45,
+            _ => 50,
         },
         [1, 3, 3, 4] if first == 1 && nanp(&digits[1..]) => SHAPE,
         // France: five pairs.

@@ -69,3 +69,58 @@ fn nothing_in_what_only_looks_alike() {
         assert_eq!(kinds(text), [], "{text}");
     }
 }
+
+#[test]
+fn other_forms_of_digits_and_invisible_characters_hide_nothing() {
+    let cases = [
+        ("card \u{ff14}\u{ff11}\u{ff11}\u{ff11} 1111 1111 1111", Kind::CreditCard),
+        ("4111\u{a0}1111\u{202f}1111\u{2009}1111", Kind::CreditCard),
+        ("4111\u{2011}1111\u{2011}1111\u{2011}1111", Kind::CreditCard),
+        ("4111\u{200b}1111\u{2060}1111\u{ad}1111", Kind::CreditCard),
+        ("+\u{664}\u{669} 30 \u{661}\u{662}\u{663}4567", Kind::Phone),
+        ("bob\u{200d}@exam\u{ad}ple.com", Kind::Email),
+        ("bob\u{ff20}example\u{ff0e}com", Kind::Email),
+        ("IBAN \u{1d403}\u{1d404}89 3704 0044 0532 0130 00", Kind::Iban),
+        ("SSN \u{1d7d0}19-09-9999", Kind::UsSsn),
+    ];
+    for (text, kind) in cases {
+        let found = Rules::default().find(text);
+        assert_eq!(found.iter().map(|it| it.kind).collect::<Vec<_>>(), [kind], "{text:?}");
+        let first = &text[found[0].range.clone()];
+        // What is replaced has the invisible characters inside it, and what is left has none of it.
+        assert!(!text.replacen(first, "", 1).contains("1111") || kind != Kind::CreditCard, "{text:?}");
+    }
+}
+
+#[test]
+fn words_and_settings_decide_on_weak_forms() {
+    let text = "his number 130692544";
+    assert_eq!(kinds(text), []);
+    let rules = Rules::default();
+    let named = rules.scan_value("social_insurance_number", "130692544").findings;
+    assert_eq!(named.iter().map(|it| it.kind).collect::<Vec<_>>(), [Kind::CaSin]);
+    let eager = Rules::new(&privacy::Settings { min_score: 20, ..Default::default() }).unwrap();
+    assert!(!eager.find(text).is_empty());
+    let only: privacy::Settings = toml::from_str("kinds = ['email']").unwrap();
+    assert!(Rules::new(&only).unwrap().find("call 555-234-5678").is_empty());
+    for wrong in ["kinds = ['emial']", "emails = true", "[labels]\nemail = 'top'"] {
+        assert!(toml::from_str::<privacy::Settings>(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn own_rules_say_what_is_wrong_with_them() {
+    let cases = [
+        ("[[rule]]\nname = 'a b'\npattern = 'x'", "rule `a b`: a name is"),
+        ("[[rule]]\nname = 'email'\npattern = 'x'", "rule `email`: a name is"),
+        ("[[rule]]\nname = 'x'\npattern = '('", "rule `x`: regex parse error"),
+        ("[[rule]]\nname = 'x'\npattern = '(a{1000}){1000}'", "rule `x`: Compiled regex exceeds size limit"),
+        ("[[list]]\nname = 'x'\nwords = []", "list `x`: 0 words; a list has 1 to 10000 words"),
+        ("min_score = 101", "`min_score` is 101; it must be 0 to 100"),
+        ("max_findings = 0", "`max_findings` is 0; it must be 1 to 10000"),
+    ];
+    for (text, starts) in cases {
+        let error = Rules::new(&toml::from_str(text).unwrap()).unwrap_err().to_string();
+        assert!(error.starts_with(starts), "{error}");
+    }
+}
