@@ -9,7 +9,7 @@ const BEFORE: usize = 64;
 /// Bytes after it.
 const AFTER: usize = 24;
 
-/// Words that speak for kinds, separated by commas; a star ends a stem. Underscores of identifiers count as spaces.
+/// Words that speak for kinds, separated by commas; a star ends a stem.
 const FOR: &[(&[Kind], &str)] = &[
     (
         &[Kind::Phone],
@@ -129,7 +129,13 @@ impl Context {
         };
         for (kinds, list) in FOR {
             let bits = kinds.iter().fold(0, |bits, kind| bits | kind.bit());
-            list.split(',').for_each(|word| add(word, bits));
+            for word in list.split(',') {
+                add(word, bits);
+                // As names of fields have them: date_of_birth, date-of-birth, dateOfBirth.
+                for joint in ["_", "-", ""].into_iter().filter(|_| word.trim().contains(' ')) {
+                    add(&word.trim().replace(' ', joint), bits);
+                }
+            }
         }
         WORDS_AGAINST.split(',').for_each(|word| add(word, AGAINST));
         own.for_each(|(bits, word)| add(word, bits));
@@ -188,8 +194,15 @@ mod tests {
     fn words_are_whole_whatever_their_case() {
         let context = Context::new(std::iter::empty()).unwrap();
         let phone = Kind::Phone.bit();
-        for text in ["Tel: ", "my phone_number=", "phones ", "userPhone ", "TELEFONNUMMER ", "Telefonnummern"]
-        {
+        for text in [
+            "Tel: ",
+            "my phone_number=",
+            "textMe",
+            "phones ",
+            "userPhone ",
+            "TELEFONNUMMER ",
+            "Telefonnummern",
+        ] {
             assert_ne!(context.within(text.as_bytes()) & phone, 0, "{text}");
         }
         for text in ["hotel ", "telling ", "microphoned", ""] {
@@ -197,5 +210,8 @@ mod tests {
         }
         assert_ne!(context.within("né le ".as_bytes()) & Kind::DateOfBirth.bit(), 0);
         assert_ne!(context.within("order 12 ".as_bytes()) & AGAINST, 0);
+        for name in ["dateOfBirth", "date_of_birth", "date-of-birth", "Date of Birth"] {
+            assert_ne!(context.within(name.as_bytes()) & Kind::DateOfBirth.bit(), 0, "{name}");
+        }
     }
 }

@@ -191,14 +191,38 @@ mod tests {
     fn hostile_texts_take_steps_in_proportion_to_their_length() {
         let context = Context::new(std::iter::empty()).unwrap();
         let near = [
-            "7", "1234 ", "12-", "1 (2) ", "4111111111111112 ", "2024-03-15 10:30:45,123 ", "a@", "a.b@c.", "a:", "::1:", "://a:b@",
-            "GB82 WEST 1234 5698 7654 33 ", "-----BEGIN PRIVATE KEY-----", "eyJhbGciOiAi.eyJ", "sk-", "password: ", "AB 12 34 56 C",
-            "12345678-Z ", "March 4, 1990 ", "1.2.3.4.", "+49 30 1234567 ", "AA-BB-CC-DD-EE-", "0x", "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfN ",
+            "7",
+            "1234 ",
+            "12-",
+            "1 (2) ",
+            "4111111111111112 ",
+            "2024-03-15 10:30:45,123 ",
+            "a@",
+            "a.b@c.",
+            "a:",
+            "::1:",
+            "://a:b@",
+            "GB82 WEST 1234 5698 7654 33 ",
+            "-----BEGIN PRIVATE KEY-----",
+            "eyJhbGciOiAi.eyJ",
+            "sk-",
+            "password: ",
+            "AB 12 34 56 C",
+            "12345678-Z ",
+            "March 4, 1990 ",
+            "1.2.3.4.",
+            "+49 30 1234567 ",
+            "AA-BB-CC-DD-EE-",
+            "0x",
+            "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfN ",
         ];
         for pattern in near {
             let of = |bytes: usize| steps(&context, &pattern.repeat(bytes / pattern.len()));
             let ((small, found), (large, _)) = (of(1 << 14), of(1 << 16));
-            assert!(large <= small * 9 / 2 + 4_096, "{pattern:?}: {small} steps, then {large} for four times the text");
+            assert!(
+                large <= small * 9 / 2 + 4_096,
+                "{pattern:?}: {small} steps, then {large} for four times the text"
+            );
             // No byte is near more than a few candidates: each reads 88 bytes of context once.
             assert!(large <= (1 << 16) * 60, "{pattern:?}: {large} steps");
             assert!(found <= 1 << 14, "{pattern:?}: {found} findings");
