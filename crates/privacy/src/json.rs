@@ -1,13 +1,10 @@
 //! Bodies of requests: every string of their JSON is scanned and redacted, wherever it stands.
 
 use crate::label::Label;
-use crate::redaction::{RedactError, Redaction};
+use crate::redaction::{DEPTH, RedactError, Redaction};
 use crate::rules::{Finding, Rules, Scan};
 use crate::verdicts::Verdicts;
 use serde_json::Value;
-
-/// Levels of nesting that are read.
-pub(crate) const DEPTH: usize = 128;
 
 /// Fields that upstreams made and want back unchanged: signatures, encrypted reasoning, ids.
 const KEPT: [&str; 8] = [

@@ -8,6 +8,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+/// Levels of JSON's nesting that are read.
+pub(crate) const DEPTH: usize = 128;
+
 /// Values of one request.
 const VALUES: usize = 4_096;
 
@@ -27,7 +30,7 @@ pub enum RedactError {
     #[error("a finding is in the name of a field, which cannot be redacted")]
     FieldName,
     /// JSON deeper than it is read.
-    #[error("the request's JSON is nested deeper than {} levels", crate::json::DEPTH)]
+    #[error("the request's JSON is nested deeper than {} levels", DEPTH)]
     Depth,
 }
 
