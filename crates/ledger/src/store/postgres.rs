@@ -39,9 +39,21 @@ const LINES: &str =
 /// A [`Store`] in PostgreSQL.
 pub struct PostgresStore {
     config: Config,
-    /// One call at a time on one connection.
+    exchanges: Lane,
+    /// Reports may take long, and exchanges do not wait for them.
+    reports: Lane,
+}
+
+/// A connection for one kind of calls, one at a time.
+struct Lane {
     turn: Semaphore,
     client: Mutex<Option<Client>>,
+}
+
+impl Lane {
+    fn new() -> Lane {
+        Lane { turn: Semaphore::new(1), client: Mutex::new(None) }
+    }
 }
 
 impl std::fmt::Debug for PostgresStore {
@@ -64,6 +76,7 @@ impl From<tokio_postgres::Error> for StoreError {
 /// A connection, and the turn to use it.
 struct Held<'a> {
     client: Client,
+    lane: &'a Lane,
     _turn: SemaphorePermit<'a>,
 }
 
@@ -80,7 +93,7 @@ impl PostgresStore {
         if config.get_application_name().is_none() {
             config.application_name("gristmill");
         }
-        Ok(PostgresStore { config, turn: Semaphore::new(1), client: Mutex::new(None) })
+        Ok(PostgresStore { config, exchanges: Lane::new(), reports: Lane::new() })
     }
 
     /// The hosts and the database, for messages: never the password.
@@ -101,22 +114,24 @@ impl PostgresStore {
         Ok(client)
     }
 
-    async fn take(&self) -> Result<Held<'_>, StoreError> {
-        let turn = self.turn.acquire().await;
+    async fn take<'a>(&'a self, lane: &'a Lane) -> Result<Held<'a>, StoreError> {
+        let turn = lane.turn.acquire().await;
         let _turn =
             turn.map_err(|_| StoreError::Unavailable("PostgreSQL: the store is closed".to_owned()))?;
-        let kept = self.client.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let kept = lane.client.lock().unwrap_or_else(PoisonError::into_inner).take();
         let client = match kept.filter(|client| !client.is_closed()) {
             Some(client) => client,
             None => self.connect().await?,
         };
-        Ok(Held { client, _turn })
+        Ok(Held { client, lane, _turn })
     }
+}
 
+impl Held<'_> {
     /// Keeps the connection for the next call, unless this one failed by it.
-    fn keep<T>(&self, held: Held<'_>, result: Result<T, StoreError>) -> Result<T, StoreError> {
+    fn keep<T>(self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         if !matches!(result, Err(StoreError::Unavailable(_))) {
-            *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(held.client);
+            *self.lane.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.client);
         }
         result
     }
@@ -445,52 +460,52 @@ impl Store for PostgresStore {
     fn open_session(&self, replica: &str, expires: i64) -> Answer<'_, i64> {
         let replica = replica.to_owned();
         Box::pin(async move {
-            let held = self.take().await?;
+            let held = self.take(&self.exchanges).await?;
             let insert =
                 "INSERT INTO ledger_session (replica, sequence, expires) VALUES ($1, 0, $2) RETURNING id";
             let row = held.client.query_one(insert, &[&replica, &expires]).await;
-            self.keep(held, row.and_then(|row| row.try_get(0)).map_err(StoreError::from))
+            held.keep(row.and_then(|row| row.try_get(0)).map_err(StoreError::from))
         })
     }
 
     fn exchange(&self, request: Arc<Exchange>) -> Answer<'_, Vec<Granted>> {
         Box::pin(async move {
-            let mut held = self.take().await?;
+            let mut held = self.take(&self.exchanges).await?;
             let result = exchange(&mut held.client, &request).await;
-            self.keep(held, result)
+            held.keep(result)
         })
     }
 
     fn close_session(&self, session: i64) -> Answer<'_, ()> {
         Box::pin(async move {
-            let mut held = self.take().await?;
+            let mut held = self.take(&self.exchanges).await?;
             let result = close(&mut held.client, session).await;
-            self.keep(held, result)
+            held.keep(result)
         })
     }
 
     fn reclaim(&self, replica: &str, now: i64) -> Answer<'_, u64> {
         let replica = replica.to_owned();
         Box::pin(async move {
-            let mut held = self.take().await?;
+            let mut held = self.take(&self.exchanges).await?;
             let result = reclaim(&mut held.client, &replica, now).await;
-            self.keep(held, result)
+            held.keep(result)
         })
     }
 
     fn totals(&self, now: i64) -> Answer<'_, Vec<BucketTotal>> {
         Box::pin(async move {
-            let held = self.take().await?;
+            let held = self.take(&self.reports).await?;
             let result = totals(&held.client, now).await;
-            self.keep(held, result)
+            held.keep(result)
         })
     }
 
     fn report(&self, query: ReportQuery) -> Answer<'_, Vec<ReportRow>> {
         Box::pin(async move {
-            let held = self.take().await?;
+            let held = self.take(&self.reports).await?;
             let result = report(&held.client, &query).await;
-            self.keep(held, result)
+            held.keep(result)
         })
     }
 }

@@ -25,10 +25,45 @@ const PRUNE_ROWS: i64 = 5_000;
 /// A [`Store`] in a file.
 #[derive(Debug)]
 pub struct SqliteStore {
+    exchanges: Lane,
+    /// Reports may take long, and exchanges do not wait for them.
+    reports: Lane,
+    path: PathBuf,
+}
+
+/// A connection for one kind of calls.
+#[derive(Clone, Debug)]
+struct Lane {
     connection: Arc<Mutex<Connection>>,
     /// One call at a time: those that wait are futures, not blocked threads.
     turn: Arc<Semaphore>,
-    path: PathBuf,
+}
+
+impl Lane {
+    fn new(connection: Connection) -> Lane {
+        Lane { connection: Arc::new(Mutex::new(connection)), turn: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Runs a transaction on a thread that may block. If the future is dropped, the transaction still ends, and the next
+    /// waits for it.
+    async fn run<T: Send + 'static>(
+        self,
+        behavior: TransactionBehavior,
+        act: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let gone = || StoreError::Unavailable("SQLite: the call was ended by the runtime".to_owned());
+        let turn = self.turn.acquire_owned().await.map_err(|_| gone())?;
+        let done = spawn_blocking(move || {
+            let _turn = turn;
+            // After a panic, the transaction was rolled back by its guard.
+            let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+            let transaction = connection.transaction_with_behavior(behavior)?;
+            let result = act(&transaction)?;
+            transaction.commit()?;
+            Ok(result)
+        });
+        done.await.map_err(|_| gone())?
+    }
 }
 
 impl From<rusqlite::Error> for StoreError {
@@ -47,12 +82,9 @@ impl SqliteStore {
             StoreError::Unavailable(why) => StoreError::Unavailable(format!("{}: {why}", path.display())),
             other => other,
         };
-        let connection = open(path).map_err(named)?;
-        Ok(SqliteStore {
-            connection: Arc::new(Mutex::new(connection)),
-            turn: Arc::new(Semaphore::new(1)),
-            path: path.to_owned(),
-        })
+        let exchanges = Lane::new(open(path).map_err(named)?);
+        let reports = Lane::new(open(path).map_err(named)?);
+        Ok(SqliteStore { exchanges, reports, path: path.to_owned() })
     }
 
     /// The file.
@@ -60,27 +92,20 @@ impl SqliteStore {
         &self.path
     }
 
-    /// Runs a transaction on a thread that may block. If the future is dropped, the transaction still ends, and the next
-    /// waits for it.
+    /// A transaction that writes.
     fn with<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<'_, T> {
-        Box::pin(async move {
-            let gone = || StoreError::Unavailable("SQLite: the call was ended by the runtime".to_owned());
-            let turn = self.turn.clone().acquire_owned().await.map_err(|_| gone())?;
-            let connection = self.connection.clone();
-            let done = spawn_blocking(move || {
-                let _turn = turn;
-                // After a panic, the transaction was rolled back by its guard.
-                let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-                let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-                let result = act(&transaction)?;
-                transaction.commit()?;
-                Ok(result)
-            });
-            done.await.map_err(|_| gone())?
-        })
+        Box::pin(self.exchanges.clone().run(TransactionBehavior::Immediate, act))
+    }
+
+    /// A transaction that reads.
+    fn read<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Answer<'_, T> {
+        Box::pin(self.reports.clone().run(TransactionBehavior::Deferred, act))
     }
 }
 
@@ -375,10 +400,10 @@ impl Store for SqliteStore {
     }
 
     fn totals(&self, now: i64) -> Answer<'_, Vec<BucketTotal>> {
-        self.with(move |transaction| totals(transaction, now))
+        self.read(move |transaction| totals(transaction, now))
     }
 
     fn report(&self, query: ReportQuery) -> Answer<'_, Vec<ReportRow>> {
-        self.with(move |transaction| report(transaction, &query))
+        self.read(move |transaction| report(transaction, &query))
     }
 }
