@@ -4,6 +4,8 @@ pub(crate) mod account;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_read;
 mod rows;
 mod schema;
 pub mod sqlite;
