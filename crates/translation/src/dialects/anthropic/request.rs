@@ -55,6 +55,24 @@ pub(crate) fn read(body: &Value, warnings: &mut Warnings) -> Result<NeutralReque
         reasoning: reasoning(&body)?,
         ..NeutralRequest::default()
     };
+    read_choice(&body, &mut request)?;
+    if let Some(metadata) = body.object("metadata")? {
+        request.user = metadata.owned("user_id")?;
+    }
+    request.service_tier = match body.text("service_tier")? {
+        Some("auto") => Some(Tier::Auto),
+        Some("standard_only") => Some(Tier::Standard),
+        Some(other) => return Err(body.unknown("service_tier", other, "auto, standard_only")),
+        None => None,
+    };
+    read_messages(&body, &mut request, warnings)?;
+    if request.turns.is_empty() {
+        return Err(Fault::missing("messages"));
+    }
+    Ok(request)
+}
+
+fn read_choice(body: &Fields<'_>, request: &mut NeutralRequest) -> Result<(), Fault> {
     if let Some(choice) = body.object("tool_choice")? {
         request.parallel_tool_calls = choice.flag("disable_parallel_tool_use")?.map(|disabled| !disabled);
         request.tool_choice = Some(match choice.required("type")? {
@@ -65,15 +83,14 @@ pub(crate) fn read(body: &Value, warnings: &mut Warnings) -> Result<NeutralReque
             other => return Err(choice.unknown("type", other, "auto, any, tool, none")),
         });
     }
-    if let Some(metadata) = body.object("metadata")? {
-        request.user = metadata.owned("user_id")?;
-    }
-    request.service_tier = match body.text("service_tier")? {
-        Some("auto") => Some(Tier::Auto),
-        Some("standard_only") => Some(Tier::Standard),
-        Some(other) => return Err(body.unknown("service_tier", other, "auto, standard_only")),
-        None => None,
-    };
+    Ok(())
+}
+
+fn read_messages(
+    body: &Fields<'_>,
+    request: &mut NeutralRequest,
+    warnings: &mut Warnings,
+) -> Result<(), Fault> {
     match body.get("system") {
         None => {}
         Some(Value::String(text)) => request.system.push(text.clone()),
@@ -100,10 +117,7 @@ pub(crate) fn read(body: &Value, warnings: &mut Warnings) -> Result<NeutralReque
         };
         request.turns.push(Turn { role, parts });
     }
-    if request.turns.is_empty() {
-        return Err(Fault::missing("messages"));
-    }
-    Ok(request)
+    Ok(())
 }
 
 fn tools(body: &Fields<'_>, warnings: &mut Warnings) -> Result<Vec<Tool>, Fault> {

@@ -107,19 +107,25 @@ fn read(
             }
         }
     } else {
-        let kind = part.names().next().unwrap_or("nothing");
-        if !matches!(kind, "executableCode" | "codeExecutionResult") {
-            return Err(Fault::unsupported(
-                part.path(""),
-                format!(
-                    "{} has {}; translated are: text, inlineData, fileData, functionCall, functionResponse",
-                    part.path(""),
-                    quote(kind)
-                ),
-            ));
-        }
-        warnings.add("parts of code that Gemini ran are left out");
+        skip_unknown(part, warnings)?;
     }
+    Ok(())
+}
+
+/// Leaves out parts of code that Gemini ran; refuses other unknown ones.
+fn skip_unknown(part: &Fields<'_>, warnings: &mut Warnings) -> Result<(), Fault> {
+    let kind = part.names().next().unwrap_or("nothing");
+    if !matches!(kind, "executableCode" | "codeExecutionResult") {
+        return Err(Fault::unsupported(
+            part.path(""),
+            format!(
+                "{} has {}; translated are: text, inlineData, fileData, functionCall, functionResponse",
+                part.path(""),
+                quote(kind)
+            ),
+        ));
+    }
+    warnings.add("parts of code that Gemini ran are left out");
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use wire::Fault;
 
-use super::request::read_call;
+use super::messages::{read_call, write_message};
 use crate::answers::AnswerOptions;
 use crate::fields::{Fields, put};
 use crate::neutral::{AnswerChoice, NeutralAnswer, Part, Signature, Thought, TokenLogprob, Warnings};
@@ -92,7 +92,7 @@ pub(crate) fn write_tokens(tokens: &[TokenLogprob]) -> Value {
 /// Writes a whole answer.
 pub(crate) fn write(answer: &NeutralAnswer, options: &AnswerOptions<'_>, warnings: &mut Warnings) -> Value {
     let choices = answer.choices.iter().enumerate().map(|(index, choice)| {
-        let message = super::request::write_message(&choice.parts, false, warnings);
+        let message = write_message(&choice.parts, false, warnings);
         let logprobs = (!choice.logprobs.is_empty())
             .then(|| json!({"content": write_tokens(&choice.logprobs), "refusal": null}));
         json!({

@@ -1,5 +1,6 @@
 //! OpenAI's chat completions.
 
 pub(crate) mod answer;
+pub(crate) mod messages;
 pub(crate) mod request;
 pub(crate) mod stream;

@@ -95,7 +95,7 @@ fn message(item: &Fields<'_>, request: &mut NeutralRequest) -> Result<(), Fault>
         "user" => request.turns.push(Turn { role: Role::User, parts }),
         "assistant" => parts.into_iter().for_each(|part| append(request, Role::Assistant, part)),
         "system" | "developer" => {
-            let text = crate::dialects::openai_chat::request::only_text(item, parts)?;
+            let text = crate::dialects::openai_chat::messages::only_text(item, parts)?;
             if request.turns.is_empty() {
                 request.system.push(text);
             } else {

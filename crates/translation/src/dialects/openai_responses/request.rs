@@ -77,17 +77,7 @@ pub(crate) fn read(body: &Value, warnings: &mut Warnings) -> Result<NeutralReque
     if include.iter().any(|what| what == "message.output_text.logprobs") {
         request.logprobs = Some(body.count("top_logprobs")?.unwrap_or(0));
     }
-    if let Some(text) = body.object("text")? {
-        request.verbosity = text.owned("verbosity")?;
-        request.format = format(&text)?;
-    }
-    if let Some(reasoning) = body.object("reasoning")? {
-        let effort = reasoning.owned("effort")?;
-        let off = effort.as_deref() == Some("none");
-        let show = reasoning.text("summary")?.map(|_| true);
-        let effort = effort.filter(|_| !off);
-        request.reasoning = Some(Reasoning { effort, off, show, budget: None });
-    }
+    read_text_and_reasoning(&body, &mut request)?;
     match body.get("input") {
         None => return Err(Fault::missing("input")),
         Some(Value::String(text)) => {
@@ -101,6 +91,21 @@ pub(crate) fn read(body: &Value, warnings: &mut Warnings) -> Result<NeutralReque
         Some(other) => return Err(wrong("input", other, "a string or a list of items")),
     }
     Ok(request)
+}
+
+fn read_text_and_reasoning(body: &Fields<'_>, request: &mut NeutralRequest) -> Result<(), Fault> {
+    if let Some(text) = body.object("text")? {
+        request.verbosity = text.owned("verbosity")?;
+        request.format = format(&text)?;
+    }
+    if let Some(reasoning) = body.object("reasoning")? {
+        let effort = reasoning.owned("effort")?;
+        let off = effort.as_deref() == Some("none");
+        let show = reasoning.text("summary")?.map(|_| true);
+        let effort = effort.filter(|_| !off);
+        request.reasoning = Some(Reasoning { effort, off, show, budget: None });
+    }
+    Ok(())
 }
 
 fn tools(body: &Fields<'_>) -> Result<Vec<Tool>, Fault> {
@@ -187,6 +192,14 @@ pub(crate) fn write(request: &NeutralRequest, warnings: &mut Warnings) -> Result
     put(&mut body, "temperature", request.temperature);
     put(&mut body, "top_p", request.top_p);
     write_tools(request, &mut body);
+    write_text_and_reasoning(request, &mut body);
+    put(&mut body, "safety_identifier", request.user.as_deref());
+    put(&mut body, "metadata", request.metadata.clone());
+    put(&mut body, "service_tier", request.service_tier.map(tier_name));
+    Ok(Value::Object(body))
+}
+
+fn write_text_and_reasoning(request: &NeutralRequest, body: &mut Map<String, Value>) {
     let mut text = Map::new();
     match &request.format {
         None => {}
@@ -199,7 +212,7 @@ pub(crate) fn write(request: &NeutralRequest, warnings: &mut Warnings) -> Result
         }
     }
     put(&mut text, "verbosity", request.verbosity.as_deref());
-    put(&mut body, "text", (!text.is_empty()).then_some(text));
+    put(body, "text", (!text.is_empty()).then_some(text));
     // Without it, thoughts could not come back in the next request, as nothing is stored.
     let mut include = Vec::new();
     if let Some(reasoning) = &request.reasoning {
@@ -214,13 +227,9 @@ pub(crate) fn write(request: &NeutralRequest, warnings: &mut Warnings) -> Result
     }
     if let Some(top) = request.logprobs {
         include.push("message.output_text.logprobs");
-        put(&mut body, "top_logprobs", (top > 0).then_some(top));
+        put(body, "top_logprobs", (top > 0).then_some(top));
     }
-    put(&mut body, "include", (!include.is_empty()).then(|| json!(include)));
-    put(&mut body, "safety_identifier", request.user.as_deref());
-    put(&mut body, "metadata", request.metadata.clone());
-    put(&mut body, "service_tier", request.service_tier.map(tier_name));
-    Ok(Value::Object(body))
+    put(body, "include", (!include.is_empty()).then(|| json!(include)));
 }
 
 fn write_tools(request: &NeutralRequest, body: &mut Map<String, Value>) {
