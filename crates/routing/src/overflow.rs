@@ -4,8 +4,10 @@
 //! as the service that takes the overflow once it has none: the shadow price. Requests leave when own targets would
 //! miss the service level, those first that relieve the most machine-seconds for their price.
 //!
-//! Hysteresis: leaving begins after the level was missed for some seconds and ends well below it. The share of requests
-//! that may leave changes slowly, so that a burst does not send everything away.
+//! Hysteresis: leaving begins after the level was missed for some seconds, and ends when the expected time has been well
+//! below it for as long. The share of requests that may leave rises slowly, so that a burst does not send everything
+//! away. While requests may leave, each is decided by its own expected time: those that would miss the level leave; in
+//! the band below it, those that relieve the most for their price.
 
 use std::time::Duration;
 
@@ -14,11 +16,15 @@ use std::time::Duration;
 pub struct OverflowPolicy {
     /// The service level: seconds to the first token.
     pub first_token_s: f64,
-    /// How long the level must be missed before requests leave.
+    /// How long the level must be missed before requests leave, and be kept well before they stay.
     pub leave_after: Duration,
-    /// A request leaves if its expected time on own targets is above this share of the level.
+    /// Share of the own requests that may miss the level: a little less than 0.05 for a 95th percentile. Once half as many were about to,
+    /// requests leave at once.
+    pub allowance: f64,
+    /// Requests leave whose expected time on own targets is above this share of the level, at first: it follows how
+    /// many of the answers miss the level.
     pub leave_above: f64,
-    /// Requests stay again below this share of the level.
+    /// None leaves below this share of the level; between both, those that relieve the most for their price.
     pub return_below: f64,
     /// Change of the share of requests that may leave, a second.
     pub ramp_per_s: f64,
@@ -33,7 +39,8 @@ impl OverflowPolicy {
         OverflowPolicy {
             first_token_s,
             leave_after: Duration::from_secs(10),
-            leave_above: 0.85,
+            allowance: 0.04,
+            leave_above: 0.9,
             return_below: 0.7,
             ramp_per_s: 0.1,
             idle_below: 0.7,
@@ -43,6 +50,10 @@ impl OverflowPolicy {
 
 /// Requests whose machine-seconds for their price are remembered.
 const REMEMBERED: usize = 128;
+/// Weight of a request in the share that stayed although it would miss the level.
+const MISSED_FOLLOWS: f64 = 0.002;
+/// Change of the level of leaving by an answer that misses the service level.
+const LEVEL_FOLLOWS: f64 = 0.01;
 /// Time in which the expected wait, as smoothed for the hysteresis, follows a change to two thirds.
 const SMOOTHED_S: f64 = 2.0;
 
@@ -71,9 +82,16 @@ pub(crate) struct Overflow {
     /// Expected seconds to the first token on own targets, smoothed.
     smoothed_s: f64,
     at: Duration,
+    /// Since when the level is missed.
     over_since: Option<Duration>,
+    /// Since when the expected time is below the level of return.
+    calm_since: Option<Duration>,
     is_leaving: bool,
     share: f64,
+    /// Share of the last requests that stayed although they would miss the level.
+    missed: f64,
+    /// `leave_above`, corrected by answers.
+    leave_above: f64,
     /// Densities of the last requests.
     seen: [f64; REMEMBERED],
     count: usize,
@@ -86,29 +104,40 @@ impl Overflow {
             smoothed_s: 0.0,
             at: Duration::ZERO,
             over_since: None,
+            calm_since: None,
             is_leaving: false,
             share: 0.0,
+            missed: 0.0,
+            leave_above: policy.leave_above,
             seen: [0.0; REMEMBERED],
             count: 0,
         }
     }
 
-    /// Takes note of a request, whether it left or not.
-    pub(crate) fn note(&mut self, now: Duration, leaver: &Leaver) {
+    /// Takes note of a request that stayed or left.
+    pub(crate) fn note(&mut self, now: Duration, leaver: &Leaver, left: bool) {
         let passed = now.saturating_sub(self.at).as_secs_f64();
         self.at = now;
         let follow = 1.0 - (-passed / SMOOTHED_S).exp();
         // No expected time is meant to be more than it can be told apart.
         let own_s = leaver.own_s.min(10.0 * self.policy.first_token_s);
         self.smoothed_s += (own_s - self.smoothed_s) * follow;
+        let misses = !left && leaver.own_s > self.policy.first_token_s;
+        self.missed += MISSED_FOLLOWS * (f64::from(u8::from(misses)) - self.missed);
         self.seen[self.count % REMEMBERED] = leaver.density();
         self.count += 1;
-        let OverflowPolicy { first_token_s, leave_above, return_below, .. } = self.policy;
+        let OverflowPolicy { first_token_s, return_below, .. } = self.policy;
         if self.smoothed_s < return_below * first_token_s {
             self.over_since = None;
-            self.share = (self.share - self.policy.ramp_per_s * passed).max(0.0);
-            self.is_leaving &= self.share > 0.0;
-        } else if self.smoothed_s > leave_above * first_token_s {
+            let since = *self.calm_since.get_or_insert(now);
+            if now.saturating_sub(since) >= self.policy.leave_after {
+                self.share = (self.share - self.policy.ramp_per_s * passed).max(0.0);
+                self.is_leaving &= self.share > 0.0;
+            }
+            return;
+        }
+        self.calm_since = None;
+        if self.smoothed_s > self.leave_above * first_token_s {
             let since = *self.over_since.get_or_insert(now);
             self.is_leaving |= now.saturating_sub(since) >= self.policy.leave_after;
             if self.is_leaving {
@@ -119,8 +148,27 @@ impl Overflow {
 
     /// Whether a request leaves; `unit` is a random number, 0 to 1.
     pub(crate) fn leaves(&self, leaver: &Leaver, unit: f64) -> bool {
-        let over = leaver.own_s > self.policy.leave_above * self.policy.first_token_s;
-        self.is_leaving && over && self.share > 0.0 && self.rank(leaver.density(), unit) <= self.share
+        let over = self.missed > self.policy.allowance / 2.0;
+        let may = if over { 1.0 } else { self.share() };
+        let share = self.urgency(leaver.own_s).min(may);
+        share > 0.0 && self.rank(leaver.density(), unit) <= share
+    }
+
+    /// Learns from an answer of an own target: the level of leaving moves until the allowed share misses the service
+    /// level (a quantile by stochastic approximation, Robbins and Monro, 1951).
+    pub(crate) fn answered(&mut self, first_token_s: f64) {
+        let missed = f64::from(u8::from(first_token_s > self.policy.first_token_s));
+        let moved = self.leave_above + LEVEL_FOLLOWS * (self.policy.allowance - missed);
+        self.leave_above = moved.clamp(self.policy.leave_above / 4.0, self.policy.leave_above);
+    }
+
+    /// The share of requests that should leave at an expected time: none below the level of return, all at the level
+    /// of leaving and above.
+    fn urgency(&self, own_s: f64) -> f64 {
+        let OverflowPolicy { first_token_s, leave_above, return_below, .. } = self.policy;
+        let top = self.leave_above * first_token_s;
+        let width = (1.0 - return_below / leave_above).max(1e-6) * top;
+        ((own_s - top + width) / width).clamp(0.0, 1.0)
     }
 
     /// The share of the last requests that relieve more for their price; of equal ones a random part.
@@ -169,14 +217,15 @@ mod tests {
     fn spend(overflow: &mut Overflow, from_s: f64, to_s: f64, own_s: f64) {
         let mut tenth = (from_s * 10.0) as u64;
         while tenth < (to_s * 10.0) as u64 {
-            overflow.note(Duration::from_millis(tenth * 100), &of(own_s, 1000 + tenth % 10));
+            overflow.note(Duration::from_millis(tenth * 100), &of(own_s, 1000 + tenth % 10), false);
             tenth += 1;
         }
     }
 
     #[test]
     fn leaving_begins_late_rises_slowly_and_ends_below_the_level() {
-        let mut overflow = Overflow::new(OverflowPolicy::for_level(2.0));
+        let patient = OverflowPolicy { allowance: 1.0, ..OverflowPolicy::for_level(2.0) };
+        let mut overflow = Overflow::new(patient);
         spend(&mut overflow, 0.0, 20.0, 0.1);
         assert_eq!((overflow.share(), overflow.shadow_price(0.5)), (0.0, 0.0));
         spend(&mut overflow, 20.0, 29.0, 3.0);
@@ -193,15 +242,31 @@ mod tests {
         let held = overflow.share();
         spend(&mut overflow, 46.0, 56.0, 1.6);
         assert_eq!(overflow.share(), held);
-        spend(&mut overflow, 56.0, 80.0, 0.5);
+        spend(&mut overflow, 56.0, 66.0, 0.5);
+        assert!(overflow.share() > 0.0);
+        spend(&mut overflow, 66.0, 90.0, 0.5);
         assert_eq!(overflow.share(), 0.0);
     }
 
     #[test]
-    fn of_equal_requests_a_share_leaves() {
+    fn misses_end_the_patience_and_answers_move_the_threshold() {
         let mut overflow = Overflow::new(OverflowPolicy::for_level(2.0));
+        spend(&mut overflow, 0.0, 0.9, 3.0);
+        assert!(!overflow.leaves(&of(3.0, 1000), 0.5), "nine misses of five hundred");
+        spend(&mut overflow, 0.9, 1.3, 3.0);
+        assert!(overflow.leaves(&of(3.0, 1000), 0.5) && !overflow.leaves(&of(1.2, 1000), 0.5));
+        (0..60).for_each(|_| overflow.answered(9.0));
+        assert!(overflow.leaves(&of(1.2, 1000), 0.5));
+        (0..3_000).for_each(|_| overflow.answered(0.1));
+        assert!(!overflow.leaves(&of(1.2, 1000), 0.5));
+    }
+
+    #[test]
+    fn of_equal_requests_a_share_leaves() {
+        let patient = OverflowPolicy { allowance: 1.0, ..OverflowPolicy::for_level(2.0) };
+        let mut overflow = Overflow::new(patient);
         for tenth in 0..160 {
-            overflow.note(Duration::from_millis(tenth * 100), &of(9.0, 1000));
+            overflow.note(Duration::from_millis(tenth * 100), &of(9.0, 1000), false);
         }
         let left = (0..100).filter(|at| overflow.leaves(&of(9.0, 1000), f64::from(*at) / 100.0)).count();
         let share = (overflow.share() * 100.0) as usize;

@@ -143,7 +143,7 @@ impl Router {
         let decision = context.decide(ask, scratch, random)?;
         self.hedger.dispatched();
         if let (Some(overflow), Some(leaver)) = (&mut self.overflow, &decision.leaver) {
-            overflow.note(now, leaver);
+            overflow.note(now, leaver, decision.reason == Reason::Overflow);
         }
         self.turn(&decision.chosen);
         Ok(self.commit(now, ask, &decision))
@@ -262,6 +262,9 @@ impl Router {
                 self.lengths.observe(flight.tenant, answer.output_tokens);
                 if state.target.tier == Tier::Own {
                     self.hedger.answered(flight.prompt_tokens, answer.first_token_s);
+                    if let Some(overflow) = &mut self.overflow {
+                        overflow.answered(answer.first_token_s);
+                    }
                 }
             }
             Outcome::Failed(failure) => {

@@ -268,7 +268,8 @@ fn urgent_requests_use_rented_machines_and_batch_never_leaves() {
     let steps = StepTimes::new([(1.0, 0.002), (64.0, 0.01)]).unwrap();
     let speed = Speed { prompt_tokens_per_s: 20_000.0, steps, slots: Some(64) };
     let gpu = Target { prior: Some(speed), ..Target::new("gpu", Tier::Rented) };
-    let policy = Policy { overflow: Some(OverflowPolicy::for_level(2.0)), ..Policy::default() };
+    let patient = OverflowPolicy { allowance: 1.0, ..OverflowPolicy::for_level(2.0) };
+    let policy = Policy { overflow: Some(patient), ..Policy::default() };
     let mut router = Router::new(policy, vec![own("a"), gpu], 1);
     let (a, gpu) = (router.find("a").unwrap(), router.find("gpu").unwrap());
     let of = |class| Ask { class, ..Ask::of_size(2_000, 200) };
