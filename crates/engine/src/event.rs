@@ -130,6 +130,11 @@ pub struct Timings {
 pub trait Outbox: Send {
     /// Takes an event without ever blocking. [`ReceiverGone`] cancels the request.
     fn put(&mut self, event: Event) -> Result<(), ReceiverGone>;
+
+    /// Whether the receiver is known to have left: work that has not begun may then be dropped.
+    fn is_gone(&self) -> bool {
+        false
+    }
 }
 
 /// The receiver of an outbox has left, or has fallen too far behind.

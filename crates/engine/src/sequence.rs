@@ -289,10 +289,13 @@ impl Sequence {
     /// constraint, detokenizer and stops to where they were there.
     ///
     /// # Errors
-    /// A token that the constraint forbids, or one that follows the answer's end.
+    /// A token that the constraint forbids, or one that follows the answer's end; a reader that has left meanwhile.
     pub(crate) fn replay(&mut self, ids: &[u32], vocabulary: &dyn Vocabulary) -> Result<(), Refused> {
         for (at, id) in ids.iter().copied().enumerate() {
             let refused = |why: String| invalid("resume", format!("token {id} at index {at}"), &why);
+            if self.outbox.is_gone() {
+                return Err(Refused::Closed);
+            }
             if self.ended.is_some() {
                 return Err(refused("no token after the one that ends the answer".into()));
             }

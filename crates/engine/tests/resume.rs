@@ -8,7 +8,7 @@ use cpu::Tier;
 use engine::fake::{FakeModel, FakeVocabulary};
 use engine::{
     Constrain, Dry, Engine, Event, FinishReason, Handle, Limits, MatchedStop, Mirostat, MirostatVersion,
-    Params, Refused, Request, Speculation, TokenLogprobs, Unwatched, Usage, Xtc,
+    Outbox, Params, ReceiverGone, Refused, Request, Speculation, TokenLogprobs, Unwatched, Usage, Xtc,
 };
 use serde_json::json;
 use text::{AnswerConstraint, ConstraintCompiler, ReasoningFormat, ReasoningTags};
@@ -265,6 +265,27 @@ fn every_family_goes_on_the_same_cold_warm_alone_and_together() {
             assert_eq!(common::ask(&second, resumed(1)), whole, "{what}, together");
         }
     }
+}
+
+/// A reader that has left.
+struct Gone;
+
+impl Outbox for Gone {
+    fn put(&mut self, _event: Event) -> Result<(), ReceiverGone> {
+        Err(ReceiverGone)
+    }
+
+    fn is_gone(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn nothing_is_replayed_for_who_has_left() {
+    let handle = start(false, true, Speculation::OFF);
+    let (_, request) = requests().remove(1);
+    let refused = handle.submit(Request { resume: vec![1, 2], ..request }, Box::new(Gone)).err();
+    assert_eq!((refused, handle.stats().waiting), (Some(Refused::Closed), 0));
 }
 
 #[test]

@@ -65,6 +65,10 @@ impl engine::Outbox for Outbox {
             ReceiverGone
         })
     }
+
+    fn is_gone(&self) -> bool {
+        self.sender.is_closed()
+    }
 }
 
 impl Outbox {
