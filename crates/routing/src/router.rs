@@ -233,7 +233,7 @@ impl Router {
             state.in_flight += 1;
             state.known.dispatched(now, &state.target, uncached);
             if probe {
-                state.breaker_probing(&self.policy.method);
+                state.probing_gate(&self.policy.method);
             }
             if state.trust >= TRUSTED {
                 self.prefixes.insert(ask.chain, chosen.slot);
@@ -405,50 +405,6 @@ impl Router {
     #[must_use]
     pub fn prefix_bytes(&self) -> usize {
         self.prefixes.bytes()
-    }
-}
-
-impl TargetState {
-    fn breaker_probing(&mut self, method: &Method) {
-        match method {
-            Method::LeastConnections(_) => self.fails.probing(),
-            _ => self.breaker.probing(),
-        }
-    }
-
-    fn answered_gate(&mut self, now: Duration, probe: bool, method: &Method) {
-        match method {
-            Method::LeastConnections(limits) => self.fails.answered(probe, limits),
-            _ => self.breaker.answered(now, probe),
-        }
-    }
-
-    fn undecided_gate(&mut self, now: Duration, probe: bool) {
-        self.fails.undecided(probe);
-        self.breaker.undecided(now, probe);
-    }
-
-    fn failed_gate(
-        &mut self,
-        now: Duration,
-        probe: bool,
-        failure: Failure,
-        (opening, jitter): (Opening, f64),
-        method: &Method,
-    ) {
-        match (failure, method) {
-            (Failure::Refused { retry_after }, _) => {
-                self.fails.undecided(probe);
-                self.breaker.throttle(now, retry_after, probe);
-            }
-            (failure, Method::LeastConnections(limits)) if failure.is_unwell() => {
-                self.fails.failed(now, probe, limits);
-            }
-            (failure, _) if failure.is_unwell() => {
-                self.breaker.failed(now, probe, opening, jitter);
-            }
-            _ => self.undecided_gate(now, probe),
-        }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::breaker::{Breaker, Gate};
+use crate::breaker::{Breaker, Gate, Opening};
 use crate::estimate::Knowledge;
+use crate::failure::Failure;
 use crate::policies::Method;
 use crate::policies::least_connections::Fails;
 use crate::rendezvous::name_hash;
@@ -65,6 +66,54 @@ impl TargetState {
     /// Takes note of a share of predicted cached tokens that were cached.
     pub(crate) fn trust(&mut self, share: f64) {
         self.trust += TRUST_FOLLOWS * (share.clamp(0.0, 1.0) - self.trust);
+    }
+}
+
+impl TargetState {
+    /// A probe was dispatched.
+    pub(crate) fn probing_gate(&mut self, method: &Method) {
+        match method {
+            Method::LeastConnections(_) => self.fails.probing(),
+            _ => self.breaker.probing(),
+        }
+    }
+
+    /// A request was answered.
+    pub(crate) fn answered_gate(&mut self, now: Duration, probe: bool, method: &Method) {
+        match method {
+            Method::LeastConnections(limits) => self.fails.answered(probe, limits),
+            _ => self.breaker.answered(now, probe),
+        }
+    }
+
+    /// A request ended without telling anything of the target.
+    pub(crate) fn undecided_gate(&mut self, now: Duration, probe: bool) {
+        self.fails.undecided(probe);
+        self.breaker.undecided(now, probe);
+    }
+
+    /// A request failed.
+    pub(crate) fn failed_gate(
+        &mut self,
+        now: Duration,
+        probe: bool,
+        failure: Failure,
+        (opening, jitter): (Opening, f64),
+        method: &Method,
+    ) {
+        match (failure, method) {
+            (Failure::Refused { retry_after }, _) => {
+                self.fails.undecided(probe);
+                self.breaker.throttle(now, retry_after, probe);
+            }
+            (failure, Method::LeastConnections(limits)) if failure.is_unwell() => {
+                self.fails.failed(now, probe, limits);
+            }
+            (failure, _) if failure.is_unwell() => {
+                self.breaker.failed(now, probe, opening, jitter);
+            }
+            _ => self.undecided_gate(now, probe),
+        }
     }
 }
 
