@@ -42,6 +42,10 @@ impl Budgets {
         let replica = table.replica.clone().unwrap_or_else(|| "gateway".to_owned());
         let mut options = Options::new(&replica, Arc::new(now));
         options.retention_days = table.receipt_days;
+        if table.postgres.is_some() {
+            // A shared database gets the sums once a second, not fifty times.
+            options.group = Duration::from_secs(1);
+        }
         let ledger = Ledger::start(options, store, &caps(config)).map_err(|error| error.to_string())?;
         Ok(Budgets(ArcSwapOption::from_pointee(ledger)))
     }
@@ -96,16 +100,8 @@ impl Budgets {
     pub(crate) async fn close(&self) {
         let Some(ledger) = self.0.swap(None) else { return };
         let deadline = tokio::time::Instant::now() + CLOSE_TIMEOUT;
-        // Requests that were cut still hold it, and give it up at once; reports hold it longer and settle nothing.
-        match Arc::try_unwrap(ledger) {
-            Ok(ledger) => {
-                if let Err(error) = ledger.close(deadline).await {
-                    tracing::warn!(%error, "the last settlements are not in the store");
-                }
-            }
-            Err(_) => {
-                tracing::warn!("the ledger is in use while the gateway stops; its leases count as spent")
-            }
+        if let Err(error) = ledger.close(deadline).await {
+            tracing::warn!(%error, "the last settlements are not in the store");
         }
     }
 }

@@ -170,7 +170,7 @@ impl Exchange {
     /// Asks one model's targets until one answers.
     async fn ask_route(&self, route: &Arc<Route>, place: usize) -> Result<Started, Left> {
         let settings = self.snapshot.config.retry;
-        let mut tried: Vec<String> = Vec::new();
+        let mut tried: Vec<Arc<Target>> = Vec::new();
         let mut again: Option<Arc<Target>> = None;
         let mut last = None;
         for count in 0..settings.attempts {
@@ -195,7 +195,7 @@ impl Exchange {
             match self.after(&failed, &target, count, others) {
                 After::Stop => return Err(Left::Stop(failed.refusal)),
                 After::NextModel => return Err(Left::NextModel(failed.refusal)),
-                After::Other => tried.push(target.name().to_owned()),
+                After::Other => tried.push(target),
                 After::Again(pause) => {
                     if !pause.is_zero() {
                         tokio::time::sleep(self.shared.jittered(pause)).await;

@@ -52,11 +52,6 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The upstream's name: unique among a route's targets but for several models of one upstream.
-    pub(crate) fn name(&self) -> &str {
-        &self.upstream.name
-    }
-
     /// Whose it is.
     pub(crate) fn tier(&self) -> routing::Tier {
         match self.upstream.tier {
@@ -76,6 +71,11 @@ impl Target {
         if now.as_deref() != fingerprint {
             *now = fingerprint.map(str::to_owned);
         }
+    }
+
+    /// Whether both are the same model at the same upstream.
+    pub(crate) fn is(&self, other: &Target) -> bool {
+        self.upstream.name == other.upstream.name && self.model == other.model
     }
 
     /// The name in the router: of two models at one upstream, each has its own.

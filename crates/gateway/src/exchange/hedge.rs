@@ -20,13 +20,13 @@ impl Exchange {
     ) -> Result<Started, Failed> {
         let delay = self.snapshot.config.hedge.enabled.then(|| flight.hedge_delay()).flatten();
         let Some(delay) = delay else { return self.attempt(route, flight, permit, why).await };
-        let name = flight.target().name().to_owned();
+        let slow = flight.target().clone();
         let mut first = pin!(self.attempt(route, flight, permit, why));
         if let Ok(ended) = tokio::time::timeout(delay, &mut first).await {
             return ended;
         }
         // Where nobody else may be asked, the first is waited for.
-        let Ok((flight, permit)) = self.pick_beside(route, &name) else { return first.await };
+        let Ok((flight, permit)) = self.pick_beside(route, &slow) else { return first.await };
         let mut second = pin!(self.attempt(route, flight, permit, "hedge"));
         tokio::select! {
             ended = &mut first => match ended {

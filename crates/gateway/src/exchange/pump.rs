@@ -182,7 +182,7 @@ impl Exchange {
     async fn go_on(
         &self,
         route: &Arc<Route>,
-        broken: &crate::route::Target,
+        broken: &Arc<crate::route::Target>,
         dialect: translation::Dialect,
         relay: &mut Relay,
     ) -> Option<(Opened, Arc<Route>)> {
@@ -209,7 +209,7 @@ impl Exchange {
             if place > 0 && !self.may_use(&route) {
                 continue;
             }
-            let tried = [broken.name().to_owned()];
+            let tried = [broken.clone()];
             let Ok((flight, permit)) = self.pick(&route, &tried, None) else { continue };
             let opened = self.open(&route, flight, permit, "replay", &Wanted::default()).await;
             if let Ok(opened) = opened

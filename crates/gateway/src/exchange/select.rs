@@ -42,7 +42,7 @@ impl Exchange {
     pub(crate) fn pick(
         &self,
         route: &Arc<Route>,
-        tried: &[String],
+        tried: &[Arc<Target>],
         again: Option<&Target>,
     ) -> Result<(Flight, Permit), Refusal> {
         let everywhere = |_| true;
@@ -51,7 +51,7 @@ impl Exchange {
             self.is_open(target)
                 && match again {
                     Some(again) => std::ptr::eq(target, again),
-                    None => !tried.iter().any(|name| name == target.name()),
+                    None => !tried.iter().any(|other| other.is(target)),
                 }
         });
         let flight =
@@ -70,7 +70,7 @@ impl Exchange {
         let ask = self.ask(route, &everywhere);
         let chosen = route.dispatch(&ask, &|target| {
             self.is_open(target)
-                && target.name() != broken.name()
+                && !target.is(broken)
                 && fingerprint.is_some()
                 && target.fingerprint() == fingerprint
         });
@@ -79,15 +79,14 @@ impl Exchange {
     }
 
     /// Another own target beside a slow one, if the share of such attempts allows it.
-    pub(crate) fn pick_beside(&self, route: &Arc<Route>, slow: &str) -> Result<(Flight, Permit), Refusal> {
+    pub(crate) fn pick_beside(&self, route: &Arc<Route>, slow: &Target) -> Result<(Flight, Permit), Refusal> {
         if !self.shared.hedges.take() {
             return Err(no_target(route.name(), "enough requests have a second attempt"));
         }
         let everywhere = |_| true;
         let ask = Ask { may_leave: false, ..self.ask(route, &everywhere) };
-        let is_beside = |target: &Target| {
-            target.name() != slow && target.upstream.tier == Tier::Own && self.is_open(target)
-        };
+        let is_beside =
+            |target: &Target| !target.is(slow) && target.upstream.tier == Tier::Own && self.is_open(target);
         let flight = route.dispatch(&ask, &is_beside);
         let flight = flight.map_err(|refused| self.why_none(route, &refused.to_string(), None))?;
         self.permitted(route, flight)
@@ -102,11 +101,9 @@ impl Exchange {
     }
 
     /// Whether there is another target that the request may go to.
-    pub(crate) fn has_others(&self, route: &Route, tried: &[String], target: &Target) -> bool {
+    pub(crate) fn has_others(&self, route: &Route, tried: &[Arc<Target>], target: &Target) -> bool {
         let is_other = |other: &Arc<Target>| {
-            other.name() != target.name()
-                && !tried.iter().any(|name| name == other.name())
-                && self.is_open(other)
+            !other.is(target) && !tried.iter().any(|known| known.is(other)) && self.is_open(other)
         };
         route.all().iter().any(is_other)
     }
