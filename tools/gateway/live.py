@@ -82,7 +82,7 @@ class Fleet:
 
     def start_node(self, port):
         log = open(os.path.join(self.folder, f"node-{port}.log"), "a")
-        command = [self.args.gristmill, "serve", self.args.model, "--port", str(port), "--threads", "1", *self.args.serve]
+        command = [self.args.gristmill, "serve", self.args.model, "--port", str(port), *self.args.serve]
         self.nodes[port] = subprocess.Popen(command, stdout=log, stderr=log)
         self.wait(port)
 
@@ -216,7 +216,7 @@ def main():
     parser.add_argument("--gateway", default=None, help="command of the gateway, with {config} in it")
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--served", default=None, help="the model's name at the nodes")
-    parser.add_argument("--serve", nargs="*", default=["--drain", "60"], help="further flags of serve")
+    parser.add_argument("--serve", nargs="*", default=["--drain-timeout", "60"], help="further flags of serve")
     parser.add_argument("--chats", type=int, default=16)
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=24)

@@ -136,13 +136,49 @@ pub struct GatewayMetrics {
     attempts: NamedFamily<4, Counter>,
     tokens: NamedFamily<3, Counter>,
     cost: NamedFamily<2, Counter<f64, AtomicU64>>,
+    error: NamedFamily<1, Histogram>,
+    state: StateMetrics,
+    cache: NamedFamily<1, Counter>,
+    receipts_lost: Counter,
+}
+
+/// What is set when somebody asks.
+struct StateMetrics {
     in_flight: NamedFamily<1, Gauge>,
     available: NamedFamily<1, Gauge>,
     budgets: NamedFamily<3, Share>,
-    error: NamedFamily<1, Histogram>,
     waiting: Gauge,
-    cache: NamedFamily<1, Counter>,
-    receipts_lost: Counter,
+}
+
+impl StateMetrics {
+    fn new(r: &mut Registry) -> StateMetrics {
+        StateMetrics {
+            in_flight: add(
+                r,
+                "gristmill_gateway_upstream_in_flight",
+                "Requests under way at an upstream",
+                NamedFamily::new(["upstream"], Gauge::default),
+            ),
+            available: add(
+                r,
+                "gristmill_gateway_upstream_available",
+                "1 where an upstream's circuit breaker lets requests through",
+                NamedFamily::new(["upstream"], Gauge::default),
+            ),
+            budgets: add(
+                r,
+                "gristmill_gateway_budget_used_ratio",
+                "Share of a budget that is spent or reserved",
+                NamedFamily::new(["subject", "window", "unit"], Share::default),
+            ),
+            waiting: add(
+                r,
+                "gristmill_gateway_requests_waiting",
+                "Requests that wait for a place in the gateway",
+                Gauge::default(),
+            ),
+        }
+    }
 }
 
 fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
@@ -211,35 +247,12 @@ impl GatewayMetrics {
                 "Price of ended attempts, in the currency of the configuration",
                 NamedFamily::new(["upstream", "model"], Counter::default),
             ),
-            in_flight: add(
-                r,
-                "gristmill_gateway_upstream_in_flight",
-                "Requests under way at an upstream",
-                NamedFamily::new(["upstream"], Gauge::default),
-            ),
-            available: add(
-                r,
-                "gristmill_gateway_upstream_available",
-                "1 where an upstream's circuit breaker lets requests through",
-                NamedFamily::new(["upstream"], Gauge::default),
-            ),
-            budgets: add(
-                r,
-                "gristmill_gateway_budget_used_ratio",
-                "Share of a budget that is spent or reserved",
-                NamedFamily::new(["subject", "window", "unit"], Share::default),
-            ),
+            state: StateMetrics::new(r),
             error: add(
                 r,
                 "gristmill_gateway_prediction_ratio",
                 "True seconds of an answer, divided by the predicted ones",
                 NamedFamily::new(["upstream"], || Histogram::new(&RATIOS)),
-            ),
-            waiting: add(
-                r,
-                "gristmill_gateway_requests_waiting",
-                "Requests that wait for a place in the gateway",
-                Gauge::default(),
             ),
             cache: add(
                 r,
@@ -305,13 +318,16 @@ impl GatewayMetrics {
     ) -> String {
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         for upstream in upstreams {
-            self.in_flight.get([upstream.name]).set(i64::try_from(upstream.in_flight).unwrap_or(i64::MAX));
-            self.available.get([upstream.name]).set(i64::from(upstream.available));
+            self.state
+                .in_flight
+                .get([upstream.name])
+                .set(i64::try_from(upstream.in_flight).unwrap_or(i64::MAX));
+            self.state.available.get([upstream.name]).set(i64::from(upstream.available));
         }
         for budget in budgets {
-            self.budgets.get([budget.subject, budget.window, budget.unit]).set(budget.used);
+            self.state.budgets.get([budget.subject, budget.window, budget.unit]).set(budget.used);
         }
-        self.waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.state.waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
         let mut out = String::with_capacity(16 << 10);
         encoding::encode_registry(&mut out, &registry).expect("writing to a String does not fail");
         match format {

@@ -3,7 +3,7 @@
 use crate::common::{ANN, NOON, TestClock, bounds, cap, cost, soon};
 use crate::stores::{Place, memory, sqlite_files};
 use ledger::store::Store;
-use ledger::{Ledger, Options, Refused, Scope, Unit, Window};
+use ledger::{BucketTotal, Ledger, Options, Refused, Scope, Unit, Window};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng as SmallRng;
 use std::sync::Arc;
@@ -115,9 +115,13 @@ async fn thousand(stores: Vec<Arc<dyn Store>>, seed: u64) {
     for ledger in ledgers {
         ledger.close(soon()).await.unwrap();
     }
+    check(&truth, stores[0].totals(clock.now()).await.unwrap().pop().unwrap());
+}
+
+/// Whether what the store says is what was granted, and no more than the cap.
+fn check(truth: &Truth, total: BucketTotal) {
     let (granted, refused) = (truth.granted.load(Ordering::SeqCst), truth.refused.load(Ordering::SeqCst));
     assert!(granted > 300, "{granted} granted, {refused} refused");
-    let total = stores[0].totals(clock.now()).await.unwrap().pop().unwrap();
     let level = truth.level.load(Ordering::SeqCst);
     assert!(total.spent + total.leased <= LIMIT, "{total:?}");
     assert!(total.spent <= level && level <= total.spent + total.leased, "{total:?}, really {level}");

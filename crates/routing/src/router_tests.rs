@@ -379,6 +379,36 @@ fn hundreds_of_targets_are_sampled() {
     assert_eq!(router.in_flight(), 1);
 }
 
+/// A node's record of any figures.
+fn any_record(random: u64, size: u32) -> NodeRecord {
+    NodeRecord {
+        boot: random % 3,
+        running: size % 99,
+        waiting: size % 7,
+        backlog_tokens: random,
+        prompt_tokens_per_s: Some(f64::from(size) - 9.0),
+        steps: StepTimes::new([(1.0, f64::from(size) - 9.0)]),
+        slots: Some(size % 5),
+    }
+}
+
+/// An end of any kind.
+fn any_outcome(random: u64, size: u32) -> Outcome {
+    let answer = Answer {
+        first_token_s: f64::from(size) / 1e3,
+        total_s: f64::from(size) / 5e2,
+        prompt_tokens: random % 5_000,
+        cached_tokens: (random % 2 == 0).then_some(random % 9_000),
+        output_tokens: random % 700,
+    };
+    match random % 5 {
+        0 => Outcome::Failed(Failure::Reset),
+        1 => Outcome::Failed(Failure::Refused { retry_after: Some(s(0.5)) }),
+        2 => Outcome::Cancelled,
+        _ => Outcome::Answered(answer),
+    }
+}
+
 proptest! {
     /// Whatever happens in whatever order: requests in flight are those that are not finished, nobody goes where they
     /// may not, and numbers stay finite.
@@ -413,16 +443,7 @@ proptest! {
                 }
                 6..=8 if !open.is_empty() => {
                     let flight = open.swap_remove((random % open.len() as u64) as usize);
-                    let cached_tokens = (random % 2 == 0).then_some(random % 9_000);
-                    let answer = Answer { first_token_s: f64::from(size) / 1e3, total_s: f64::from(size) / 5e2,
-                        prompt_tokens: random % 5_000, cached_tokens, output_tokens: random % 700 };
-                    let outcome = match random % 5 {
-                        0 => Outcome::Failed(Failure::Reset),
-                        1 => Outcome::Failed(Failure::Refused { retry_after: Some(s(0.5)) }),
-                        2 => Outcome::Cancelled,
-                        _ => Outcome::Answered(answer),
-                    };
-                    router.finished(now, flight, &outcome);
+                    router.finished(now, flight, &any_outcome(random, size));
                 }
                 9 => {
                     let kept = targets.iter().filter(|target| !(random + target.name.len() as u64).is_multiple_of(3));
@@ -437,11 +458,8 @@ proptest! {
                 }
                 _ => {
                     let id = router.targets().nth((random % 6) as usize);
-                    let record = NodeRecord { boot: random % 3, running: size % 99, waiting: size % 7,
-                        backlog_tokens: random, prompt_tokens_per_s: Some(f64::from(size) - 9.0),
-                        steps: StepTimes::new([(1.0, f64::from(size) - 9.0)]), slots: Some(size % 5) };
                     if let Some(id) = id {
-                        router.observe(now, id, &record);
+                        router.observe(now, id, &any_record(random, size));
                     }
                 }
             }

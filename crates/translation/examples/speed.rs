@@ -38,6 +38,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         })?;
         writeln!(out, "head and rewrite of {} bytes: {:.2} µs", body.len(), seconds / count as f64 * 1e6)?;
     }
+    scanners(&mut out)
+}
+
+/// Scanners and translators of a stream, and a scanner of a whole answer.
+fn scanners(out: &mut std::io::Stdout) -> Result<(), Box<dyn Error>> {
     let chunk = "data: {\"id\":\"chatcmpl-9f2c\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"some-model\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token\"},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n";
     let stream = chunk.repeat(50_000);
     let megabytes = stream.len() as f64 / 1e6;

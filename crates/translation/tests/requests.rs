@@ -189,6 +189,14 @@ fn errors_have_classes() {
             json!({"type": "error", "error": {"type": "invalid_request_error", "message": "Your credit balance is too low"}}),
             ErrorClass::Billing,
         ),
+    ] {
+        assert_eq!(classify(status, body.to_string().as_bytes()), class, "{status} {body}");
+    }
+}
+
+#[test]
+fn errors_of_other_shapes_have_classes() {
+    for (status, body, class) in [
         (500, json!({"type": "error", "error": {"type": "api_error", "message": "x"}}), ErrorClass::Server),
         (
             429,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use gateway::{Config, Gateway, read_config};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::secrets;
 use crate::Failure;
@@ -120,26 +120,8 @@ async fn serve(args: &Args, config: Config) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("cannot listen on {address}: {error}")))?;
     let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
     err!("listening on {scheme}://{}; {counts}", listener.local_addr()?);
-    let mut hang_up = signal(SignalKind::hangup())?;
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let watched = gateway.clone();
-    let path = args.config.clone();
-    let watch = tokio::spawn(async move {
-        let mut seen = stamp(&path);
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(LOOK) => {
-                    let now = stamp(&path);
-                    if now == seen {
-                        continue;
-                    }
-                    seen = now;
-                }
-                _ = hang_up.recv() => seen = stamp(&path),
-            }
-            reload(&watched, &path);
-        }
-    });
+    let watch = tokio::spawn(follow(gateway.clone(), args.config.clone(), signal(SignalKind::hangup())?));
     let stop = async {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -154,6 +136,24 @@ async fn serve(args: &Args, config: Config) -> Result<(), Failure> {
         cut => err!("stopped; {} cut", number(cut, "connection")),
     }
     Ok(())
+}
+
+/// Reads the configuration again when its file changes, or when told by SIGHUP.
+async fn follow(gateway: Gateway, path: PathBuf, mut hang_up: Signal) {
+    let mut seen = stamp(&path);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {
+                let now = stamp(&path);
+                if now == seen {
+                    continue;
+                }
+                seen = now;
+            }
+            _ = hang_up.recv() => seen = stamp(&path),
+        }
+        reload(&gateway, &path);
+    }
 }
 
 fn reload(gateway: &Gateway, path: &Path) {
