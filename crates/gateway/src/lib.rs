@@ -17,6 +17,7 @@ pub mod config;
 mod detection;
 mod exchange;
 mod keys;
+pub mod litellm;
 mod nodes;
 mod receipt;
 mod route;

@@ -4,4 +4,5 @@
 
 mod faults;
 mod rules;
+mod litellm;
 mod support;
