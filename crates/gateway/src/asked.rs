@@ -48,8 +48,8 @@ pub(crate) struct Asked {
     pub(crate) request_id: String,
     /// The request's own limit of time.
     pub(crate) limit: Option<Duration>,
-    /// The place among the model's requests.
-    _place: Place,
+    /// The place among the model's requests; none for one that is only explained.
+    _place: Option<Place>,
     /// Bytes of the body, counted until the request has ended.
     _memory: Share,
 }
@@ -66,28 +66,47 @@ impl Asked {
         request: Request,
         context: &Arc<RequestContext>,
     ) -> Result<Asked, Fault> {
-        let gemini = GeminiPath::parse(request.uri().path());
-        let headers = Wishes::read(request.headers())?;
+        let path = request.uri().path().to_owned();
+        let wishes = Wishes::read(request.headers())?;
+        let key = context.key().and_then(|name| snapshot.keys.get(&name).cloned());
+        let (tenant, request_id) = (context.client().0, context.request_id());
+        let who = Who { key, tenant, request_id, waits: true };
         let read = httpd::body::read(&shared.edge, request, httpd::body::Media::Json).await?;
         let (body, memory) = read.decompressed(shared.edge.options.body_bytes)?;
-        let body = Bytes::from(body);
+        Asked::of(snapshot, api, &path, &wishes, who, (Bytes::from(body), memory)).await
+    }
+
+    /// A request of this body, whose bytes are counted until it has ended.
+    ///
+    /// # Errors
+    /// As [`Asked::read`].
+    pub(crate) async fn of(
+        snapshot: &Snapshot,
+        api: &'static Api,
+        path: &str,
+        headers: &Wishes,
+        who: Who,
+        (body, memory): (Bytes, Share),
+    ) -> Result<Asked, Fault> {
+        let Who { key, tenant, request_id, waits } = who;
         let mut head = Head::read(api.dialect, &body)?;
-        if let Some(path) = gemini {
+        if let Some(path) = GeminiPath::parse(path) {
             head.stream = path.streams();
             head.model = Some(path.model);
         }
         let model = head.model.clone().ok_or_else(|| Fault::missing("model"))?;
-        let key = context.key().and_then(|name| snapshot.keys.get(&name).cloned());
         let route = snapshot.route(&model).ok_or_else(|| no_model(snapshot, &model, key.as_deref()))?;
         if key.as_ref().is_some_and(|key| !key.may_ask(route.names())) {
             return Err(no_model(snapshot, &model, key.as_deref()));
         }
-        let tenant = context.client().0;
         let class = key.as_ref().map_or(config::Class::Standard, |key| key.class);
         let class = headers.class.map_or(class, |wish| if key.is_none() { wish } else { wish.min(class) });
         // Before any work on the text.
-        let place = route.places().enter(routing_class(class), tenant, body.len() as u64).await?;
-        let (label, found) = crate::detection::label(snapshot, route, key.as_deref(), &headers, &head, &body);
+        let place = match waits {
+            true => Some(route.places().enter(routing_class(class), tenant, body.len() as u64).await?),
+            false => None,
+        };
+        let (label, found) = crate::detection::label(snapshot, route, key.as_deref(), headers, &head, &body);
         let mut chain = Chain::new(route.name(), tenant);
         for message in head.raw_messages(&body) {
             chain.push("", message);
@@ -104,7 +123,7 @@ impl Asked {
             prompt_tokens: (head.prompt_bytes() as u64).div_ceil(4).max(1),
             max_tokens: head.max_tokens.unwrap_or(USUAL_TOKENS) * head.n.max(1),
             chain: chain.boundaries().to_vec(),
-            request_id: context.request_id(),
+            request_id,
             limit: headers.limit,
             key,
             head,
@@ -129,6 +148,15 @@ fn routing_class(class: config::Class) -> Class {
     }
 }
 
+/// Who asks.
+pub(crate) struct Who {
+    pub(crate) key: Option<Arc<KeyPolicy>>,
+    pub(crate) tenant: u64,
+    pub(crate) request_id: String,
+    /// Whether it takes a place among the model's requests, or is only explained.
+    pub(crate) waits: bool,
+}
+
 /// What a request's headers wish.
 #[derive(Default)]
 pub(crate) struct Wishes {
@@ -138,7 +166,7 @@ pub(crate) struct Wishes {
 }
 
 impl Wishes {
-    fn read(headers: &HeaderMap) -> Result<Wishes, Fault> {
+    pub(crate) fn read(headers: &HeaderMap) -> Result<Wishes, Fault> {
         let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         let label = text(LABEL).map(str::parse::<Label>).transpose();
         let class = match text(CLASS) {

@@ -5,6 +5,7 @@
 
 mod attempt;
 mod bill;
+mod explain;
 mod fault;
 mod hedge;
 mod pump;
@@ -29,6 +30,7 @@ use crate::route::{Flight, Route, Target};
 use crate::server::Shared;
 use crate::snapshot::Snapshot;
 use attempt::{Failed, Started, StartedBody};
+pub(crate) use explain::{Considered, Explained};
 pub(crate) use fault::respond;
 
 /// The upstream that answered.
@@ -54,6 +56,8 @@ pub(crate) struct Exchange {
     sent: OnceLock<Instant>,
     first: Option<Instant>,
     ended: Option<&'static str>,
+    /// Whether it is only explained: then nothing is counted or kept of it.
+    explained: bool,
 }
 
 /// Why a request has no answer: what its client is told.
@@ -101,6 +105,7 @@ impl Exchange {
             sent: OnceLock::new(),
             first: None,
             ended: None,
+            explained: false,
         }
     }
 
@@ -301,6 +306,9 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        if self.explained {
+            return;
+        }
         // Whoever is dropped before an end was noted has been left by the client.
         let outcome = self.ended.unwrap_or("cancelled");
         let now = Instant::now();
@@ -320,7 +328,7 @@ impl Drop for Exchange {
     }
 }
 
-fn class_name(class: Class) -> &'static str {
+pub(crate) fn class_name(class: Class) -> &'static str {
     match class {
         Class::Batch => "batch",
         Class::Standard => "standard",

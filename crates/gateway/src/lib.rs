@@ -8,6 +8,7 @@
 //! Deliberately absent: the engine, files and the environment (whoever starts the gateway reads them).
 
 mod address;
+mod admin;
 mod admission;
 mod api;
 mod asked;
@@ -16,9 +17,11 @@ mod client;
 pub mod config;
 mod detection;
 mod exchange;
+mod explain;
 mod keys;
 pub mod litellm;
 mod nodes;
+mod page;
 mod receipt;
 mod route;
 mod server;

@@ -104,6 +104,7 @@ pub fn import(text: &str) -> Result<Imported, String> {
     }
     let toml = output.toml();
     // What is written must be read: else the import is at fault, and says where.
-    read_config(&toml).map_err(|error| format!("what would be written is not accepted: {error}\n\n{toml}"))?;
+    read_config(&toml)
+        .map_err(|error| format!("what would be written is not accepted: {error}\n\n{toml}"))?;
     Ok(Imported { toml, remarks: remarks.0 })
 }

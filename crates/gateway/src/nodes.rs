@@ -165,6 +165,7 @@ async fn take(shared: &Shared, request: Request) -> Result<(), Fault> {
     let push = NodePush::parse(&body)?;
     let snapshot = shared.snapshot.load_full();
     let (name, record) = (name(&push), push.record.clone());
+    shared.admin.note(&name, &record);
     if shared.nodes.take(&snapshot, push)? {
         tracing::info!(node = %name, "a node has registered itself or changed");
         shared.nodes.join(&snapshot);
@@ -228,6 +229,7 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
         for task in asked {
             if let Ok(Some((name, record))) = task.await {
                 tell(&snapshot, &name, &record);
+                shared.admin.note(&name, &record);
             }
         }
         tokio::time::sleep(ASK_EVERY).await;

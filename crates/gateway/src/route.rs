@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use privacy::Label;
 use routing::{
     Ask, Considered, Failure, Gate, MaxFails, Method, NodeRecord, Outcome, OverflowPolicy, Refused, Router,
-    TargetId,
+    TargetId, TargetStatus,
 };
 
 use crate::admission::Places;
@@ -79,7 +79,7 @@ impl Target {
     }
 
     /// The name in the router: of two models at one upstream, each has its own.
-    fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         format!("{} {}", self.upstream.name, self.model)
     }
 
@@ -390,6 +390,14 @@ impl Route {
             (target.clone(), status.map_or(0, |s| u64::from(s.in_flight)), available)
         };
         targets.by_id.iter().map(load).collect()
+    }
+
+    /// Each target with its state, and the time of the route's clock.
+    pub(crate) fn states(&self) -> (Duration, Vec<(Arc<Target>, TargetStatus)>) {
+        let (targets, now) = (self.targets(), self.now());
+        let states = self.router().status(now);
+        let state = |state: TargetStatus| Some((targets.by_id.get(&state.target)?.clone(), state));
+        (now, states.into_iter().filter_map(state).collect())
     }
 }
 

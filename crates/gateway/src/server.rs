@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
@@ -28,7 +28,7 @@ use crate::exchange::{Exchange, respond};
 use crate::nodes::Nodes;
 use crate::receipt::Ended;
 use crate::snapshot::Snapshot;
-use crate::{Secret, budget, nodes};
+use crate::{Secret, admin, budget, nodes, page};
 
 /// The program's version, as nodes and metrics tell it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -52,6 +52,9 @@ pub(crate) struct Shared {
     pub(crate) hedges: Retries,
     pub(crate) secrets: Secrets,
     audit: ArcSwapOption<AuditLog>,
+    /// What the admin API keeps.
+    pub(crate) admin: crate::admin::State,
+    began: Instant,
     draining: AtomicBool,
     seed: AtomicU64,
 }
@@ -65,12 +68,22 @@ impl Retries {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// Retries that are left.
+    pub(crate) fn left(&self) -> f64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).left()
+    }
+
     fn requested(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).request();
     }
 }
 
 impl Shared {
+    /// Time since the start.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// A pause of between half and one and a half times as long, but never shorter than asked by an upstream.
     pub(crate) fn jittered(&self, pause: Duration) -> Duration {
         let random = hash(&self.seed.fetch_add(1, Ordering::Relaxed).to_le_bytes());
@@ -198,6 +211,8 @@ impl Gateway {
             hedges: Retries(Mutex::new(RetryBudget::new(hedged))),
             secrets,
             audit,
+            admin: crate::admin::State::default(),
+            began: Instant::now(),
             draining: AtomicBool::new(false),
             seed: AtomicU64::new(0),
         };
@@ -291,11 +306,14 @@ impl httpd::Site for Paths {
         {
             return None;
         }
+        if let Some(own) = admin::path(path).or_else(|| page::path(path)) {
+            return Some(own);
+        }
         Some(api::at(path).map_or("none", |api| api.path))
     }
 
     fn is_open(&self, method: &Method, path: &str) -> bool {
-        *method == Method::GET && path.starts_with("/health")
+        *method == Method::GET && (path.starts_with("/health") || page::path(path).is_some())
     }
 
     fn fault(&self, path: &str, fault: &Fault) -> Response {
@@ -321,6 +339,7 @@ fn router(shared: &Arc<Shared>) -> Router {
         .route("/v1alpha/models/{*id}", post(generate))
         .route(PUSH_PATH, post(nodes::push))
         .route(&format!("{PUSH_PATH}/{{id}}"), delete(nodes::leave));
+    router = router.merge(admin::routes()).merge(page::routes());
     for api in APIS.iter().filter(|api| api.path != api::GEMINI) {
         router = router.route(api.path, post(generate));
     }

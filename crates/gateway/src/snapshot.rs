@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use httpd::Keys;
 use routing::retry::RetryPolicy;
@@ -23,6 +24,8 @@ pub(crate) struct Snapshot {
     by_name: HashMap<String, Arc<Route>>,
     pub(crate) keys: HashMap<String, Arc<KeyPolicy>>,
     pub(crate) detection: Option<Arc<Detection>>,
+    /// When it was made.
+    pub(crate) since: Instant,
     /// For upstreams that register themselves.
     pub(crate) tls: Arc<rustls::ClientConfig>,
 }
@@ -68,7 +71,19 @@ impl Snapshot {
             }
             routes.push(route);
         }
-        Ok((Snapshot { config, upstreams, routes, by_name, keys: policies, detection, tls }, keys))
+        Ok((
+            Snapshot {
+                config,
+                upstreams,
+                routes,
+                by_name,
+                keys: policies,
+                detection,
+                since: Instant::now(),
+                tls,
+            },
+            keys,
+        ))
     }
 
     /// The settings of retries.

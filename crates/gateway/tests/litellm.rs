@@ -157,7 +157,8 @@ litellm_settings:
     assert_eq!(config.upstreams[1].headers["x-team"], "search");
     assert_eq!(config.retry.attempts, 8);
     let all = remarks.join("\n");
-    for part in ["file.x-common", "to-be-written.invalid", "is written as \"my-model\"", "num_retries is 20"] {
+    for part in ["file.x-common", "to-be-written.invalid", "is written as \"my-model\"", "num_retries is 20"]
+    {
         assert!(all.contains(part), "{part} is missing in\n{all}");
     }
     assert!(all.contains("litellm_settings.success_callback") && all.contains("model_info: mode"));

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
+mod admin;
+mod docs;
 mod faults;
-mod rules;
+
 mod litellm;
+mod rules;
 mod support;

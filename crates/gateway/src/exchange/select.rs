@@ -11,7 +11,11 @@ use crate::config::Tier;
 use crate::route::{Flight, Route, Target};
 
 impl Exchange {
-    fn ask<'a>(&'a self, route: &Route, allowed: &'a dyn Fn(routing::TargetId) -> bool) -> Ask<'a> {
+    pub(super) fn ask<'a>(
+        &'a self,
+        route: &Route,
+        allowed: &'a dyn Fn(routing::TargetId) -> bool,
+    ) -> Ask<'a> {
         let asked = &self.asked;
         Ask {
             prompt_tokens: asked.prompt_tokens,
@@ -33,8 +37,9 @@ impl Exchange {
     }
 
     /// Whether the label lets the request go to a target, and the target can be asked for it.
-    fn is_open(&self, target: &Target) -> bool {
-        self.asked.label.permit(target.upstream.clearance).is_some()
+    pub(super) fn is_open(&self, target: &Target) -> bool {
+        !self.shared.admin.is_drained(target.name())
+            && self.asked.label.permit(target.upstream.clearance).is_some()
             && target.upstream.dialect(self.asked.api).is_some()
     }
 

@@ -272,8 +272,9 @@ fn key(
         Some(given) => Some(match variable(&given) {
             Some(name) => name.to_owned(),
             // Servers of one's own take any word where they check none.
-            None if own.is_none() && ["none", "fake-key", "empty", "dummy", "anything", "not-needed"]
-                .contains(&given.to_ascii_lowercase().as_str()) =>
+            None if own.is_none()
+                && ["none", "fake-key", "empty", "dummy", "anything", "not-needed"]
+                    .contains(&given.to_ascii_lowercase().as_str()) =>
             {
                 return None;
             }
@@ -317,7 +318,9 @@ fn headers(place: &str, params: &Map<String, Value>, remarks: &mut Remarks) -> B
                 headers.insert("openai-organization".to_owned(), organization);
             }
             Some(name) => {
-                remarks.add(format!("{place}: organization is in {name}; write it as header openai-organization"));
+                remarks.add(format!(
+                    "{place}: organization is in {name}; write it as header openai-organization"
+                ));
             }
         }
     }

@@ -72,7 +72,8 @@ fn names(place: &str, value: &Value) -> Result<Vec<String>, String> {
 /// Adds fallbacks of a model, but those that would lead back to it.
 fn add(place: &str, from: &str, to: &[String], output: &mut Output, remarks: &mut Remarks) {
     if output.model(from).is_none() {
-        remarks.add(format!("{place}: {from:?} is no model of this file; its fallbacks are not carried over"));
+        remarks
+            .add(format!("{place}: {from:?} is no model of this file; its fallbacks are not carried over"));
         return;
     }
     for name in to {

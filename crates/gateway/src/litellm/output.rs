@@ -55,7 +55,8 @@ impl Output {
         let same = model.targets.iter_mut().find(|t| t.upstream == upstream && t.model == deployment.model);
         if let Some(same) = same {
             same.weight = Some(same.weight.unwrap_or(1).saturating_add(deployment.weight.unwrap_or(1)));
-            remarks.add(format!("{place}: the same deployment of {name:?} twice is one target of both weights"));
+            remarks
+                .add(format!("{place}: the same deployment of {name:?} twice is one target of both weights"));
             return;
         }
         model.targets.push(Target {
@@ -170,8 +171,11 @@ fn write_upstream(text: &mut String, name: &str, upstream: &Upstream) {
         let _ = writeln!(text, "timeouts = {{ {} }}", times.join(", "));
     }
     if !upstream.headers.is_empty() {
-        let pairs: Vec<String> =
-            upstream.headers.iter().map(|(name, value)| format!("{} = {}", quoted(name), quoted(value))).collect();
+        let pairs: Vec<String> = upstream
+            .headers
+            .iter()
+            .map(|(name, value)| format!("{} = {}", quoted(name), quoted(value)))
+            .collect();
         let _ = writeln!(text, "headers = {{ {} }}", pairs.join(", "));
     }
 }

@@ -85,7 +85,9 @@ fn strategy(value: &Value, remarks: &mut Remarks) -> &'static str {
     let (policy, told) = match name {
         "simple-shuffle" => return "weighted",
         "least-busy" => return "least-connections",
-        "latency-based-routing" => ("expected-completion", "the gateway's own expectation of the answer's end"),
+        "latency-based-routing" => {
+            ("expected-completion", "the gateway's own expectation of the answer's end")
+        }
         "usage-based-routing" | "usage-based-routing-v2" => ("least-connections", "requests under way"),
         "cost-based-routing" => {
             ("expected-completion", "own machines first, priced ones only if these are too slow")
@@ -119,7 +121,9 @@ fn cache_params(place: &str, value: &Value, output: &mut Output, remarks: &mut R
 
 /// Reads `model_group_alias`.
 pub(super) fn aliases(router: Option<&Map<String, Value>>, output: &mut Output, remarks: &mut Remarks) {
-    let Some(Value::Object(aliases)) = router.and_then(|router| router.get("model_group_alias")) else { return };
+    let Some(Value::Object(aliases)) = router.and_then(|router| router.get("model_group_alias")) else {
+        return;
+    };
     for (alias, to) in aliases {
         let place = format!("router_settings.model_group_alias.{alias}");
         let name = match to {
@@ -130,8 +134,11 @@ pub(super) fn aliases(router: Option<&Map<String, Value>>, output: &mut Output, 
         let taken = output.models.iter().any(|model| model.name == *alias || model.aliases.contains(alias));
         let model = name.and_then(|name| output.models.iter_mut().find(|model| model.name == name));
         match model {
-            Some(model) if !taken && super::output::plain(alias) == *alias => model.aliases.push(alias.clone()),
-            Some(_) => remarks.add(format!("{place} is not carried over: the name is taken or not one for the gateway")),
+            Some(model) if !taken && super::output::plain(alias) == *alias => {
+                model.aliases.push(alias.clone())
+            }
+            Some(_) => remarks
+                .add(format!("{place} is not carried over: the name is taken or not one for the gateway")),
             None => remarks.add(format!("{place} is not carried over: its model is not there")),
         }
     }

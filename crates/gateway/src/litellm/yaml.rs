@@ -127,7 +127,9 @@ fn count(value: &Value) -> usize {
     match value {
         Value::String(text) => 1 + text.len() / TEXT_BYTES,
         Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
-        Value::Object(map) => 1 + map.iter().map(|(key, value)| key.len() / TEXT_BYTES + count(value)).sum::<usize>(),
+        Value::Object(map) => {
+            1 + map.iter().map(|(key, value)| key.len() / TEXT_BYTES + count(value)).sum::<usize>()
+        }
         _ => 1,
     }
 }
@@ -160,7 +162,9 @@ fn plain(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
         "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => return Value::Bool(true),
-        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => return Value::Bool(false),
+        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
+            return Value::Bool(false);
+        }
         _ => {}
     }
     let is_number = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE_".contains(&b));
@@ -181,7 +185,8 @@ mod tests {
 
     #[test]
     fn scalars_are_pyyamls() {
-        let value = parse("a: yes\nb: 'yes'\nc: 0.5\nd: 12\ne: ~\nf: sk-1\ng: 1e-6\nh: \"7\"\ni: |\n  x\n").unwrap();
+        let value =
+            parse("a: yes\nb: 'yes'\nc: 0.5\nd: 12\ne: ~\nf: sk-1\ng: 1e-6\nh: \"7\"\ni: |\n  x\n").unwrap();
         let expected = serde_json::json!({
             "a": true, "b": "yes", "c": 0.5, "d": 12, "e": null, "f": "sk-1", "g": 1e-6, "h": "7", "i": "x\n"
         });
