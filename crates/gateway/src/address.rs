@@ -9,6 +9,8 @@ pub(crate) struct Address {
     pub(crate) tls: bool,
     /// Name or address of the host, without brackets.
     pub(crate) host: String,
+    /// Where to connect in place of the host.
+    pub(crate) ip: Option<std::net::IpAddr>,
     /// Port.
     pub(crate) port: u16,
     /// The value of `Host`.
@@ -42,7 +44,7 @@ impl Address {
         }
         let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
         let path = uri.path().trim_end_matches('/').to_owned();
-        Ok(Address { tls, host, port, authority: authority.as_str().to_owned(), path })
+        Ok(Address { tls, host, ip: None, port, authority: authority.as_str().to_owned(), path })
     }
 }
 

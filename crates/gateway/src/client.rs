@@ -161,8 +161,12 @@ impl Client {
 
     async fn open(&self) -> Result<Sender, SendError> {
         let failed = |error: &dyn std::fmt::Display| SendError::Connect(error.to_string());
-        let target = (self.address.host.as_str(), self.address.port);
-        let stream = TcpStream::connect(target).await.map_err(|error| failed(&error))?;
+        let Address { host, ip, port, .. } = &self.address;
+        let stream = match ip {
+            Some(ip) => TcpStream::connect((*ip, *port)).await,
+            None => TcpStream::connect((host.as_str(), *port)).await,
+        };
+        let stream = stream.map_err(|error| failed(&error))?;
         // A request is one or two small writes.
         let _ = stream.set_nodelay(true);
         match &self.tls {

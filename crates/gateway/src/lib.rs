@@ -16,6 +16,7 @@ mod budget;
 mod client;
 pub mod config;
 mod detection;
+mod discovery;
 mod exchange;
 mod explain;
 mod keys;

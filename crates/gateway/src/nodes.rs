@@ -90,6 +90,7 @@ impl Nodes {
             api_version: None,
             responses: false,
             max_in_flight: None,
+            discover: None,
             timeouts: config::Timeouts::default(),
             headers: BTreeMap::new(),
         };
@@ -121,13 +122,19 @@ impl Nodes {
     pub(crate) fn join(&self, snapshot: &Snapshot) {
         let nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for route in &snapshot.routes {
-            let Some(table) = route.takes_nodes() else { continue };
-            let model = table.model.as_deref().unwrap_or(route.name());
-            let ready = nodes.values().filter(|node| {
-                node.record.state == NodeState::Ready
-                    && node.record.models.iter().any(|m| m.names.iter().any(|n| n == model))
-            });
-            route.set_nodes(ready.map(|node| route.node(node.upstream.clone(), table)).collect());
+            if !route.has_changing_targets() {
+                continue;
+            }
+            let mut targets = route.discovered(&snapshot.discovered);
+            if let Some(table) = route.takes_nodes() {
+                let model = table.model.as_deref().unwrap_or(route.name());
+                let ready = nodes.values().filter(|node| {
+                    node.record.state == NodeState::Ready
+                        && node.record.models.iter().any(|m| m.names.iter().any(|n| n == model))
+                });
+                targets.extend(ready.map(|node| route.node(node.upstream.clone(), table, None)));
+            }
+            route.set_nodes(targets);
         }
         for node in nodes.values() {
             tell(snapshot, &node.upstream.name, &node.record);
@@ -224,8 +231,10 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
         if shared.nodes.forget_silent() {
             shared.nodes.join(&snapshot);
         }
-        let nodes = snapshot.upstreams.iter().filter(|upstream| upstream.kind == Kind::Gristmill);
-        let asked: Vec<_> = nodes.cloned().map(|upstream| tokio::spawn(record(upstream))).collect();
+        let fixed = snapshot.upstreams.iter().filter(|upstream| upstream.discover.is_none()).cloned();
+        let nodes = fixed.chain(snapshot.discovered.all());
+        let nodes = nodes.filter(|upstream| upstream.kind == Kind::Gristmill);
+        let asked: Vec<_> = nodes.map(|upstream| tokio::spawn(record(upstream))).collect();
         for task in asked {
             if let Ok(Some((name, record))) = task.await {
                 tell(&snapshot, &name, &record);

@@ -12,6 +12,7 @@ use routing::{
 
 use crate::admission::Places;
 use crate::config::{self, Config, OnCut, Policy, Price, REGISTERED, Tier};
+use crate::discovery::Discovered;
 use crate::upstream::Upstream;
 
 /// Nano units of a token whose price is not known: a thousand units for a million tokens.
@@ -23,8 +24,10 @@ pub(crate) struct Route {
     /// Kept over reloads: what was learned of targets.
     router: Arc<Mutex<Router>>,
     targets: RwLock<Arc<Targets>>,
-    /// Targets of the file, without nodes that registered themselves.
+    /// Targets of the file, without nodes that registered themselves and addresses that are discovered.
     fixed: Vec<Arc<Target>>,
+    /// Targets whose upstream's host stands for several machines, with the most requests at each.
+    shared: Vec<(config::Target, Option<u32>)>,
     began: Instant,
     overflows: bool,
     overflow_class: config::Class,
@@ -167,7 +170,7 @@ impl Route {
         upstreams: &[Arc<Upstream>],
         before: Option<&Arc<Route>>,
     ) -> Result<Route, String> {
-        let mut fixed = Vec::new();
+        let (mut fixed, mut shared) = (Vec::new(), Vec::new());
         for table in &model.targets {
             if table.upstream == REGISTERED {
                 continue;
@@ -175,6 +178,10 @@ impl Route {
             let upstream = upstreams.iter().find(|upstream| upstream.name == table.upstream);
             let upstream = upstream.ok_or_else(|| format!("upstream {:?} is not there", table.upstream))?;
             let limits = config.upstreams.iter().find(|u| u.name == table.upstream);
+            if upstream.discover.is_some() {
+                shared.push((table.clone(), limits.and_then(|limits| limits.max_in_flight)));
+                continue;
+            }
             fixed.push(Arc::new(Target {
                 upstream: upstream.clone(),
                 model: table.model.clone().unwrap_or_else(|| model.name.clone()),
@@ -203,6 +210,7 @@ impl Route {
             router,
             targets: RwLock::default(),
             fixed,
+            shared,
             began,
             overflows: config.overflow.enabled,
             overflow_class: config.overflow.class,
@@ -260,14 +268,33 @@ impl Route {
         self.model.targets.iter().find(|target| target.upstream == REGISTERED)
     }
 
-    /// A target for a node that registered itself.
-    pub(crate) fn node(&self, upstream: Arc<Upstream>, table: &config::Target) -> Arc<Target> {
+    /// Whether targets come and go.
+    pub(crate) fn has_changing_targets(&self) -> bool {
+        !self.shared.is_empty() || self.takes_nodes().is_some()
+    }
+
+    /// Targets at the addresses that were discovered.
+    pub(crate) fn discovered(&self, discovered: &Discovered) -> Vec<Arc<Target>> {
+        let at = |(table, limit): &(config::Target, Option<u32>)| {
+            let upstreams = discovered.of(&table.upstream).into_iter();
+            upstreams.map(|upstream| self.node(upstream, table, *limit)).collect::<Vec<_>>()
+        };
+        self.shared.iter().flat_map(at).collect()
+    }
+
+    /// A target for a node that registered itself or was discovered.
+    pub(crate) fn node(
+        &self,
+        upstream: Arc<Upstream>,
+        table: &config::Target,
+        max_in_flight: Option<u32>,
+    ) -> Arc<Target> {
         Arc::new(Target {
             upstream,
             model: table.model.clone().unwrap_or_else(|| self.model.name.clone()),
             price: table.price,
             weight: table.weight,
-            max_in_flight: None,
+            max_in_flight,
             fingerprint: Mutex::default(),
         })
     }

@@ -253,10 +253,12 @@ impl Gateway {
         let shared = &self.shared;
         let router = router(shared);
         let watch = tokio::spawn(nodes::watch(shared.clone()));
+        let discovery = tokio::spawn(crate::discovery::watch(shared.clone()));
         let tidy = tokio::spawn(tidy(shared.clone()));
         let application = Arc::new(Draining(shared.clone()));
         let cut = httpd::serve(shared.edge.clone(), router, listener, stop, drain, application).await;
         watch.abort();
+        discovery.abort();
         tidy.abort();
         shared.budgets.close().await;
         if let Some(audit) = shared.audit.swap(None).and_then(Arc::into_inner) {
@@ -290,7 +292,8 @@ impl httpd::Application for Draining {
 async fn tidy(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(TIDY).await;
-        for upstream in &shared.snapshot.load().upstreams {
+        let snapshot = shared.snapshot.load_full();
+        for upstream in snapshot.upstreams.iter().cloned().chain(snapshot.discovered.all()) {
             upstream.client.drop_idle();
         }
     }

@@ -10,6 +10,7 @@ use routing::retry::RetryPolicy;
 
 use crate::config::Config;
 use crate::detection::Detection;
+use crate::discovery::Discovered;
 use crate::keys::{self, KeyPolicy};
 use crate::route::Route;
 use crate::upstream::Upstream;
@@ -24,6 +25,8 @@ pub(crate) struct Snapshot {
     by_name: HashMap<String, Arc<Route>>,
     pub(crate) keys: HashMap<String, Arc<KeyPolicy>>,
     pub(crate) detection: Option<Arc<Detection>>,
+    /// Addresses of upstreams whose host stands for several machines.
+    pub(crate) discovered: Discovered,
     /// When it was made.
     pub(crate) since: Instant,
     /// For upstreams that register themselves.
@@ -61,6 +64,7 @@ impl Snapshot {
             None => None,
             Some(table) => Some(Arc::new(Detection::new(table, crate::server::random())?)),
         };
+        let discovered = before.map(|before| before.discovered.renewed(&upstreams, &tls)).unwrap_or_default();
         let mut routes = Vec::new();
         let mut by_name = HashMap::new();
         for model in &config.models {
@@ -79,6 +83,7 @@ impl Snapshot {
                 by_name,
                 keys: policies,
                 detection,
+                discovered,
                 since: Instant::now(),
                 tls,
             },

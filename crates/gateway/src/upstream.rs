@@ -1,5 +1,6 @@
 //! An upstream as the configuration describes it, ready to be asked: its connections, key, headers and paths.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use translation::Dialect;
 use crate::address::Address;
 use crate::api::{Api, Native};
 use crate::client::Client;
-use crate::config::{self, Kind, Tier};
+use crate::config::{self, Discover, Kind, Tier};
 
 /// Version of Anthropic's API.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
@@ -25,6 +26,8 @@ pub(crate) struct Upstream {
     pub(crate) clearance: Clearance,
     pub(crate) client: Arc<Client>,
     pub(crate) times: Times,
+    /// How its addresses are found; none for one of its own.
+    pub(crate) discover: Option<Discover>,
     responses: bool,
     api_version: Option<String>,
     headers: HeaderMap,
@@ -90,9 +93,30 @@ impl Upstream {
             clearance: Clearance(table.clearance()),
             client: Client::new(address, tls)?,
             times: Times::new(table.timeouts),
+            discover: table.discover,
             responses: table.responses,
             api_version: table.api_version.clone(),
             headers,
+        })
+    }
+
+    /// The upstream at one of the addresses of its host.
+    ///
+    /// # Errors
+    /// A host that TLS cannot check.
+    pub(crate) fn at(&self, ip: IpAddr, tls: &Arc<rustls::ClientConfig>) -> Result<Upstream, String> {
+        let address = Address { ip: Some(ip), ..self.client.address().clone() };
+        Ok(Upstream {
+            name: format!("{}@{ip}", self.name),
+            kind: self.kind,
+            tier: self.tier,
+            clearance: self.clearance,
+            client: Client::new(address, tls)?,
+            times: self.times,
+            discover: None,
+            responses: self.responses,
+            api_version: self.api_version.clone(),
+            headers: self.headers.clone(),
         })
     }
 

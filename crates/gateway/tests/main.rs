@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 mod admin;
+mod discovery;
 mod docs;
 mod faults;
-
 mod litellm;
 mod rules;
 mod support;

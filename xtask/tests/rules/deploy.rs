@@ -64,8 +64,17 @@ fn the_container_file_is_sound() {
 }
 
 #[test]
-fn the_unit_is_hardened() {
-    let unit = deploy("gristmill.service");
+fn the_units_are_hardened() {
+    // The gateway's drain is that of its flag, 30 s.
+    is_hardened("gristmill-gateway.service", 30);
+    // The drain of the configuration file fits into what systemd waits for.
+    let file = deploy("gristmill.toml");
+    let drain = file.lines().find_map(|l| l.strip_prefix("drain-timeout = ")).unwrap().parse().unwrap();
+    is_hardened("gristmill.service", drain);
+}
+
+fn is_hardened(name: &str, drain: u64) {
+    let unit = deploy(name);
     let value = |key: &str| {
         let mut lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
         lines.next_back().map(str::to_owned)
@@ -93,9 +102,6 @@ fn the_unit_is_hardened() {
         (value("ProtectSystem").as_deref(), value("CapabilityBoundingSet").as_deref()),
         (Some("strict"), Some(""))
     );
-    // The drain of the configuration file fits into what systemd waits for.
-    let file = deploy("gristmill.toml");
-    let drain: u64 = file.lines().find_map(|l| l.strip_prefix("drain-timeout = ")).unwrap().parse().unwrap();
     let wait: u64 = value("TimeoutStopSec").unwrap().parse().unwrap();
     assert!(wait > drain + 5, "{wait} s for a drain of {drain} s");
     assert_eq!(value("ExecReload").as_deref(), Some("/bin/kill -HUP $MAINPID"));

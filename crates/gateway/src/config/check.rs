@@ -97,6 +97,12 @@ impl Config {
             if upstream.responses && upstream.kind != Kind::OpenAi {
                 problems.add(&place, "responses has no effect but for kind openai");
             }
+            let address = crate::address::Address::parse(&upstream.url);
+            if upstream.discover.is_some()
+                && address.is_ok_and(|address| address.host.parse::<std::net::IpAddr>().is_ok())
+            {
+                problems.add(&place, "discover needs the name of a host, and the url has an address");
+            }
             if upstream.max_in_flight == Some(0) {
                 problems.add(&place, "max_in_flight is 0; it would never be asked");
             }

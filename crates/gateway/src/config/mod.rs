@@ -123,6 +123,14 @@ pub enum Tier {
     Metered,
 }
 
+/// How the addresses of an upstream are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Discover {
+    /// Each address of the host is a target of its own.
+    Dns,
+}
+
 /// `[[upstream]]`: where requests can go.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -148,6 +156,8 @@ pub struct Upstream {
     pub responses: bool,
     /// Requests at once; further ones go elsewhere or wait.
     pub max_in_flight: Option<u32>,
+    /// Whether its host stands for several machines; one unless given.
+    pub discover: Option<Discover>,
     /// Limits of time.
     #[serde(default)]
     pub timeouts: Timeouts,

@@ -213,8 +213,10 @@ mod tests {
         assert!(error.contains("more than 100000 values") && error.starts_with("line 5"), "{error}");
         let long = format!("a: &a \"{}\"\nb: [{}]\n", "x".repeat(500_000), vec!["*a"; 100].join(", "));
         assert!(parse(&long).unwrap_err().contains("more than 100000 values"));
-        let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
-        assert!(parse(&deep).unwrap_err().contains("32 deep"));
+        let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(parse(&deep(MOST_LEVELS)).is_ok());
+        assert!(parse(&deep(MOST_LEVELS + 1)).unwrap_err().contains("32 deep"));
+        assert!(parse(&deep(100_000)).is_err());
         assert!(parse(&" ".repeat(MOST_BYTES + 1)).unwrap_err().contains("bytes"));
         assert!(parse("a: 1\n---\nb: 2\n").unwrap_err().contains("second document"));
         assert!(parse("a: [1,\n").is_err() && parse("a: *b\n").is_err() && parse("? [a]\n: b\n").is_err());
