@@ -156,7 +156,7 @@ async fn undrain(
 fn set_drained(shared: &Shared, name: &str, drain: bool) -> Result<Value, Fault> {
     let snapshot = shared.snapshot.load_full();
     let targets = snapshot.routes.iter().flat_map(|route| route.all());
-    let is_there = targets.into_iter().any(|target| target.name() == name);
+    let is_there = targets.into_iter().any(|target| target.upstream.name.as_str() == name);
     // One that has gone meanwhile can be taken back.
     if !is_there && (drain || !shared.admin.is_drained(name)) {
         return Err(Fault::field("name", format!("there is no upstream {}", wire::error::quote(name))));

@@ -122,7 +122,7 @@ fn told(exchange: Exchange, currency: &str) -> Value {
 
 fn target(considered: &Considered) -> Value {
     json!({
-        "upstream": considered.target.name(),
+        "upstream": considered.target.upstream.name.as_str(),
         "model": considered.target.model,
         "tier": words::tier(considered.target.upstream.tier),
         "wait_s": considered.wait_s,
@@ -155,7 +155,7 @@ fn write_model(text: &mut String, place: usize, route: &Route, targets: &[Consid
             false => "–".to_owned(),
         };
         rows.push([
-            considered.target.name().to_owned(),
+            considered.target.upstream.name.clone(),
             considered.target.model.clone(),
             words::tier(considered.target.upstream.tier).to_owned(),
             seconds(considered.wait_s),

@@ -42,7 +42,7 @@ fn rank(state: &str) -> usize {
 /// Requests under way at an upstream.
 pub(super) fn in_flight(snapshot: &Snapshot, upstream: &str) -> u64 {
     let states = snapshot.routes.iter().flat_map(|route| route.states().1);
-    let of = states.into_iter().filter(|(target, _)| target.name() == upstream);
+    let of = states.into_iter().filter(|(target, _)| target.upstream.name.as_str() == upstream);
     of.map(|(_, state)| u64::from(state.in_flight)).sum()
 }
 
@@ -55,9 +55,9 @@ pub(super) fn status(shared: &Shared) -> Value {
         let (now, states) = route.states();
         let mut names = Vec::new();
         for (target, state) in states {
-            names.push(target.name().to_owned());
+            names.push(target.upstream.name.clone());
             let (_, sum) =
-                sums.entry(target.name().to_owned()).or_insert_with(|| (target.clone(), Sums::default()));
+                sums.entry(target.upstream.name.clone()).or_insert_with(|| (target.clone(), Sums::default()));
             add(sum, route.name(), &target, &state, now);
         }
         models.push(json!({

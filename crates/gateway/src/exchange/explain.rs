@@ -80,6 +80,6 @@ impl Exchange {
         if upstream.dialect(self.asked.api).is_none() {
             return Some(format!("does not answer {}", self.asked.api.path));
         }
-        self.shared.admin.is_drained(target.name()).then(|| "drained by an administrator".to_owned())
+        self.shared.admin.is_drained(&target.upstream.name).then(|| "drained by an administrator".to_owned())
     }
 }

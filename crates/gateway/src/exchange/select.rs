@@ -38,7 +38,7 @@ impl Exchange {
 
     /// Whether the label lets the request go to a target, and the target can be asked for it.
     pub(super) fn is_open(&self, target: &Target) -> bool {
-        !self.shared.admin.is_drained(target.name())
+        !self.shared.admin.is_drained(&target.upstream.name)
             && self.asked.label.permit(target.upstream.clearance).is_some()
             && target.upstream.dialect(self.asked.api).is_some()
     }
