@@ -109,7 +109,7 @@ impl Asked {
         let (label, found) = crate::detection::label(snapshot, route, key.as_deref(), headers, &head, &body);
         let mut chain = Chain::new(route.name(), tenant);
         for message in head.raw_messages(&body) {
-            chain.push("", message);
+            chain.push(role(message), message);
         }
         Ok(Asked {
             api,
@@ -155,6 +155,20 @@ pub(crate) struct Who {
     pub(crate) request_id: String,
     /// Whether it takes a place among the model's requests, or is only explained.
     pub(crate) waits: bool,
+}
+
+/// The role of a raw message, by which the router knows where a conversation's own text begins: `user` for what has none,
+/// such as a prompt.
+fn role(message: &[u8]) -> &str {
+    let key = b"\"role\"";
+    // Clients write it first; a long text without it is not searched to its end.
+    let message = message.get(..message.len().min(4_096)).unwrap_or_default();
+    let after = message.windows(key.len()).position(|window| window == key).map(|at| at + key.len());
+    let Some(rest) = after.and_then(|at| message.get(at..)) else { return "user" };
+    let mut parts = rest.splitn(3, |byte| *byte == b'"');
+    // Between the key and its value stands a colon; the value ends at the next quote.
+    let value = parts.nth(1).and_then(|value| std::str::from_utf8(value).ok());
+    value.filter(|value| value.len() <= 16).unwrap_or("user")
 }
 
 /// What a request's headers wish.
