@@ -7,6 +7,7 @@ mod deployment;
 mod fallbacks;
 mod output;
 mod settings;
+mod values;
 mod yaml;
 
 use serde_json::{Map, Value};
@@ -14,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::server::read_config;
 use deployment::Deployment;
 use output::Output;
+use values::Remarks;
 
 /// An imported configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,29 +26,8 @@ pub struct Imported {
     pub remarks: Vec<String>,
 }
 
-/// Most models or remarks of a file.
+/// Most deployments of a file.
 const MOST: usize = 1_024;
-
-/// What was not carried over.
-#[derive(Default)]
-struct Remarks(Vec<String>);
-
-impl Remarks {
-    fn add(&mut self, remark: impl Into<String>) {
-        let remark = remark.into();
-        // Of many deployments with the same setting one is told.
-        if self.0.len() < MOST && !self.0.contains(&remark) {
-            self.0.push(remark);
-        }
-    }
-
-    /// A remark for each setting of `map` that is not among `known`.
-    fn rest(&mut self, place: &str, map: &Map<String, Value>, known: &[&str]) {
-        for name in map.keys().filter(|name| !known.contains(&name.as_str())) {
-            self.add(format!("{place}.{name} is not carried over"));
-        }
-    }
-}
 
 /// A section of the file; none if it is missing.
 fn section<'a>(file: &'a Map<String, Value>, name: &str) -> Result<Option<&'a Map<String, Value>>, String> {

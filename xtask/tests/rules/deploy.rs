@@ -66,14 +66,14 @@ fn the_container_file_is_sound() {
 #[test]
 fn the_units_are_hardened() {
     // The gateway's drain is that of its flag, 30 s.
-    is_hardened("gristmill-gateway.service", 30);
+    is_hardened("gristmill-gateway.service", "gateway", 30);
     // The drain of the configuration file fits into what systemd waits for.
     let file = deploy("gristmill.toml");
     let drain = file.lines().find_map(|l| l.strip_prefix("drain-timeout = ")).unwrap().parse().unwrap();
-    is_hardened("gristmill.service", drain);
+    is_hardened("gristmill.service", "serve", drain);
 }
 
-fn is_hardened(name: &str, drain: u64) {
+fn is_hardened(name: &str, command: &str, drain: u64) {
     let unit = deploy(name);
     let value = |key: &str| {
         let mut lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
@@ -106,6 +106,6 @@ fn is_hardened(name: &str, drain: u64) {
     assert!(wait > drain + 5, "{wait} s for a drain of {drain} s");
     assert_eq!(value("ExecReload").as_deref(), Some("/bin/kill -HUP $MAINPID"));
     for line in unit.lines().filter(|line| line.starts_with("ExecStart")) {
-        assert!(line.contains("/usr/local/bin/gristmill serve"), "{line}");
+        assert!(line.contains(&format!("/usr/local/bin/gristmill {command} ")), "{line}");
     }
 }

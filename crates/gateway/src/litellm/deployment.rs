@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::Remarks;
-use super::settings::{Defaults, seconds};
+use super::values::{Defaults, Remarks, seconds, text, variable};
 
 /// How a provider of LiteLLM is asked by the gateway.
 struct Provider {
@@ -293,11 +292,6 @@ fn variable_name(provider: &str) -> String {
     format!("{}_API_KEY", provider.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// The variable of `os.environ/NAME`.
-pub(super) fn variable(text: &str) -> Option<&str> {
-    text.strip_prefix("os.environ/").filter(|name| !name.is_empty())
-}
-
 fn headers(place: &str, params: &Map<String, Value>, remarks: &mut Remarks) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::new();
     for table in ["extra_headers", "headers"] {
@@ -378,10 +372,6 @@ fn prices(
         prices = [None, None, None, None];
     }
     prices
-}
-
-pub(super) fn text(map: &Map<String, Value>, name: &str) -> Option<String> {
-    map.get(name)?.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 /// Whether a URL's host is on this machine or in an own network: private addresses (RFC 1918, RFC 4193) and names that

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::Remarks;
 use super::output::Output;
+use super::values::Remarks;
 
 /// Reads all lists of fallbacks, of both sections that may have them.
 ///

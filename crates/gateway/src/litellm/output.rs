@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::Remarks;
 use super::deployment::{Deployment, Upstream};
+use super::values::Remarks;
 
 /// A model with its targets.
 pub(super) struct Model {

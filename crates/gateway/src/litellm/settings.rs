@@ -2,22 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::Remarks;
-use super::deployment::{text, variable};
 use super::output::Output;
-
-/// What deployments have unless they say otherwise, in milliseconds.
-#[derive(Default)]
-pub(super) struct Defaults {
-    pub(super) total_ms: Option<u64>,
-    pub(super) first_byte_ms: Option<u64>,
-}
+use super::values::{Defaults, Remarks, seconds, text, variable};
 
 /// Most retries that the gateway makes.
 const MOST_ATTEMPTS: u64 = 8;
-/// Longest time of a setting, in milliseconds.
-const LONGEST_MS: u64 = 24 * 3600 * 1000;
-
 /// Settings that another function of the import reads.
 const ELSEWHERE: [&str; 5] = [
     "fallbacks",
@@ -26,12 +15,6 @@ const ELSEWHERE: [&str; 5] = [
     "content_policy_fallbacks",
     "model_group_alias",
 ];
-
-/// A time in seconds, as milliseconds.
-pub(super) fn seconds(value: &Value) -> Option<u64> {
-    let seconds = value.as_f64().filter(|seconds| *seconds > 0.0 && seconds.is_finite())?;
-    Some(((seconds * 1e3).ceil() as u64).clamp(1, LONGEST_MS))
-}
 
 /// Reads the settings of routing and of answers.
 pub(super) fn read(

@@ -13,7 +13,7 @@ const looks = [];
 const plots = [
   { title: "Requests", unit: "a second", names: ["ended", "failed or refused"], say: (v) => v.toFixed(v < 10 ? 1 : 0) },
   { title: "First content", unit: "of the last 30 s", names: ["median", "95 %"], say: seconds },
-  { title: "Attempts at upstreams", unit: "a second", names: ["all", "retries and fallbacks", "not ok"], say: (v) => v.toFixed(v < 10 ? 1 : 0) },
+  { title: "Attempts at upstreams", unit: "a second", names: ["all", "not the first", "failed"], say: (v) => v.toFixed(v < 10 ? 1 : 0) },
 ];
 
 function nice(value) {

@@ -111,12 +111,12 @@ export async function budgets() {
   const say = (cap, value) => (cap.unit === "money" ? money(value, told.currency) : `${count(value)} ${cap.unit}`);
   const rows = told.budgets.sort((a, b) => b.share - a.share).map((cap) => {
     const name = cap.scope === "everything" ? "all requests" : `${cap.scope} ${cap.name}`;
-    const used = `${say(cap, cap.used)} of ${say(cap, cap.limit)}`;
+    const used = cap.unit === "money" ? `${say(cap, cap.used)} of ${say(cap, cap.limit)}` : `${count(cap.used)} of ${say(cap, cap.limit)}`;
     const meter = element("meter", { min: 0, max: 1, low: 0.75, high: 0.95, optimum: 0, value: Math.min(cap.share, 1), "aria-label": `${name}: ${used}` });
     const ends = cap.resets ? `anew ${cap.resets.slice(0, 10)}` : cap.window === "total" ? "never anew" : `a ${cap.window}`;
     return element("div", { class: "cap" },
       element("div", {}, element("b", {}, name), element("small", {}, `${cap.unit} a ${cap.window}`.replace("a total", "in total"))), meter,
-      element("div", {}, used, element("small", {}, `${say(cap, cap.reserved)} reserved, ${ends}`)));
+      element("div", {}, used, element("small", {}, `${cap.unit === "money" ? say(cap, cap.reserved) : count(cap.reserved)} reserved, ${ends}`)));
   });
   $("caps").replaceChildren(...rows);
 }
