@@ -8,6 +8,8 @@ mod bill;
 mod explain;
 mod fault;
 mod hedge;
+#[cfg(test)]
+mod label_tests;
 mod pump;
 mod relay;
 mod select;

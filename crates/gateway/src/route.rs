@@ -119,11 +119,6 @@ impl Flight {
         &self.target
     }
 
-    /// The route that it belongs to.
-    pub(crate) fn route(&self) -> &Arc<Route> {
-        &self.route
-    }
-
     /// Predicted seconds to the end of the answer.
     pub(crate) fn predicted_s(&self) -> Option<f64> {
         (self.predicted_s > 0.0 && self.predicted_s.is_finite()).then_some(self.predicted_s)

@@ -135,7 +135,7 @@ pub(crate) fn random() -> [u8; 32] {
 /// The gateway; clones are the same one.
 #[derive(Clone)]
 pub struct Gateway {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// Why a configuration cannot be used.

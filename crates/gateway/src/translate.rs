@@ -9,7 +9,6 @@ use crate::budget;
 /// What a client's request says that the translation of its answer needs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asker {
-    pub(crate) model: String,
     pub(crate) id: String,
     pub(crate) include_usage: bool,
     /// The request, whose settings an answer of the Responses API repeats.

@@ -244,7 +244,6 @@ impl Exchange {
         let asked = &self.asked;
         let repeats = asked.api.dialect == Dialect::OpenAiResponses;
         translate::Asker {
-            model: asked.model.clone(),
             id: asked.request_id.clone(),
             include_usage: asked.head.include_usage,
             request: repeats.then(|| serde_json::from_slice(&asked.body).ok()).flatten(),
