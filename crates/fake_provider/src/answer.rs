@@ -24,6 +24,8 @@ pub(crate) struct Answer {
     pub(crate) without_usage: bool,
     /// Whether the client asked for the usage of an OpenAI stream.
     pub(crate) include_usage: bool,
+    /// Margins of log-probabilities, if they are asked for.
+    pub(crate) margins: Vec<f64>,
     pub(crate) vectors: Vec<Vec<f32>>,
     pub(crate) base64: bool,
     /// Seconds since 1970.
@@ -77,6 +79,7 @@ impl Answer {
             usage,
             without_usage: false,
             include_usage: question.include_usage,
+            margins: if question.logprobs { script.margins.clone() } else { Vec::new() },
             vectors: vectors.collect(),
             base64: question.base64,
             created,

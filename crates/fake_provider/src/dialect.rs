@@ -80,6 +80,8 @@ pub(crate) struct Question {
     pub(crate) prompt_tokens: u64,
     /// Whether tools are offered and not forbidden.
     pub(crate) tools: bool,
+    /// Whether log-probabilities are asked for.
+    pub(crate) logprobs: bool,
     /// Texts to embed.
     pub(crate) inputs: Vec<String>,
     pub(crate) dimensions: Option<usize>,
@@ -139,6 +141,7 @@ impl Question {
             max_tokens: max_tokens.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
             prompt_tokens: prompt_tokens(&prompt),
             last: found.last().map(|&text| text.to_owned()).unwrap_or_default(),
+            logprobs: value["logprobs"] == true,
             tools: offered && value["tool_choice"] != "none",
             inputs: if embeds { found.iter().map(|&text| text.to_owned()).collect() } else { Vec::new() },
             dimensions: value["dimensions"]

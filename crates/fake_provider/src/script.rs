@@ -38,6 +38,9 @@ pub struct Script {
     pub max_concurrent: u64,
     /// Length of embeddings, if the request asks for none.
     pub dimensions: usize,
+    /// Margins between the log-probabilities of a chat answer's tokens and those of their second candidates, in nats; the
+    /// last one goes on. Sent if the request asks for `logprobs`; without any, none are sent.
+    pub margins: Vec<f64>,
     /// Faults. The first that hits a request is played.
     #[serde(rename = "fault")]
     pub faults: Vec<FaultRule>,
@@ -65,6 +68,7 @@ impl Default for Script {
             models: Vec::new(),
             max_concurrent: 0,
             dimensions: 8,
+            margins: Vec::new(),
             faults: Vec::new(),
             repeat: false,
             log_records: 4_096,
@@ -112,6 +116,13 @@ impl Script {
     /// Prices of tokens.
     pub fn price(mut self, price: Price) -> Self {
         self.price = price;
+        self
+    }
+
+    /// With these margins of log-probabilities.
+    #[must_use]
+    pub fn margins(mut self, margins: &[f64]) -> Self {
+        self.margins = margins.to_vec();
         self
     }
 

@@ -15,7 +15,9 @@ use wire::Fault;
 use crate::admission::Place;
 use crate::api::Api;
 use crate::config;
+use crate::detection::Detected;
 use crate::keys::KeyPolicy;
+use crate::redaction::Redacted;
 use crate::server::Shared;
 use crate::snapshot::Snapshot;
 
@@ -28,7 +30,8 @@ const CLASS: &str = "x-gristmill-class";
 /// A request's time limit in seconds.
 const TIMEOUT: &str = "x-request-timeout";
 
-/// A request.
+/// A request; clones are the same one.
+#[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) api: &'static Api,
     pub(crate) body: Bytes,
@@ -38,6 +41,8 @@ pub(crate) struct Asked {
     pub(crate) label: Label,
     /// Kinds of findings that raised the label.
     pub(crate) found: Vec<String>,
+    /// The request without its findings, for upstreams that its label excludes.
+    pub(crate) redacted: Option<Arc<Redacted>>,
     pub(crate) class: config::Class,
     pub(crate) key: Option<Arc<KeyPolicy>>,
     pub(crate) tenant: u64,
@@ -49,9 +54,9 @@ pub(crate) struct Asked {
     /// The request's own limit of time.
     pub(crate) limit: Option<Duration>,
     /// The place among the model's requests; none for one that is only explained.
-    _place: Option<Place>,
+    _place: Option<Arc<Place>>,
     /// Bytes of the body, counted until the request has ended.
-    _memory: Share,
+    _memory: Arc<Share>,
 }
 
 impl Asked {
@@ -106,7 +111,8 @@ impl Asked {
             true => Some(route.places().enter(routing_class(class), tenant, body.len() as u64).await?),
             false => None,
         };
-        let (label, found) = crate::detection::label(snapshot, route, key.as_deref(), headers, &head, &body);
+        let Detected { label, found, redacted } =
+            crate::detection::detect(snapshot, route, key.as_deref(), headers, &head, &body);
         let mut chain = Chain::new(route.name(), tenant);
         for message in head.raw_messages(&body) {
             chain.push(role(message), message);
@@ -117,6 +123,7 @@ impl Asked {
             stream: head.stream && api.generates,
             label,
             found,
+            redacted,
             class,
             tenant,
             affinity: chain.affinity(),
@@ -128,8 +135,8 @@ impl Asked {
             key,
             head,
             body,
-            _place: place,
-            _memory: memory,
+            _place: place.map(Arc::new),
+            _memory: Arc::new(memory),
         })
     }
 

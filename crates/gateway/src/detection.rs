@@ -1,11 +1,15 @@
 //! How far a request may travel: the highest of what its key, header and model say, and what is found in its text.
 
-use privacy::{Label, Rules, Verdicts};
+use std::sync::Arc;
+
+use privacy::{JsonScan, Label, Rules, Verdicts};
+use serde_json::Value;
 use translation::Head;
 
 use crate::asked::Wishes;
 use crate::config::Privacy;
 use crate::keys::KeyPolicy;
+use crate::redaction::Redacted;
 use crate::route::Route;
 use crate::snapshot::Snapshot;
 
@@ -14,10 +18,12 @@ const VERDICT_BYTES: usize = 16 << 20;
 
 /// What is looked for in requests.
 pub(crate) struct Detection {
-    rules: Rules,
+    rules: Arc<Rules>,
     verdicts: Verdicts,
     /// Label of what rules cannot read, such as images.
     opaque: Label,
+    /// Whether findings are replaced for upstreams that may not have them.
+    redact: bool,
 }
 
 impl Detection {
@@ -27,14 +33,12 @@ impl Detection {
     /// A rule that cannot be compiled.
     pub(crate) fn new(table: &Privacy, secret: [u8; 32]) -> Result<Detection, String> {
         let rules = Rules::new(&table.rules).map_err(|error| format!("privacy: {error}"))?;
-        Ok(Detection { rules, verdicts: Verdicts::new(secret, VERDICT_BYTES), opaque: table.opaque })
+        let verdicts = Verdicts::new(secret, VERDICT_BYTES);
+        Ok(Detection { rules: Arc::new(rules), verdicts, opaque: table.opaque, redact: table.redact })
     }
 
-    fn scan(&self, body: &[u8]) -> (Label, Vec<String>) {
-        let Ok(body) = serde_json::from_slice(body) else {
-            return (Label::Secret, vec!["unreadable".to_owned()]);
-        };
-        let scan = self.rules.scan_json(&body, Some(&self.verdicts));
+    /// The label and the kinds of what was found.
+    fn read(&self, scan: &JsonScan) -> (Label, Vec<String>) {
         let mut label = if scan.complete { scan.label } else { Label::Secret };
         let mut kinds: Vec<String> = Vec::new();
         for found in &scan.findings {
@@ -54,23 +58,37 @@ impl Detection {
     }
 }
 
-/// The label of a request, and the kinds that were found in it.
-pub(crate) fn label(
+/// How far a request may travel.
+pub(crate) struct Detected {
+    pub(crate) label: Label,
+    /// Kinds of findings.
+    pub(crate) found: Vec<String>,
+    /// The request without its findings, which may travel further.
+    pub(crate) redacted: Option<Arc<Redacted>>,
+}
+
+/// The label of a request, and what was found in it.
+pub(crate) fn detect(
     snapshot: &Snapshot,
     route: &Route,
     key: Option<&KeyPolicy>,
     wishes: &Wishes,
-    _head: &Head,
+    head: &Head,
     body: &[u8],
-) -> (Label, Vec<String>) {
+) -> Detected {
     let said = [wishes.label, key.map(|key| key.label), route.label()];
     let label = said.into_iter().flatten().max().unwrap_or_default();
     // What is secret already cannot become more so.
-    match snapshot.detection.as_deref().filter(|_| label < Label::Secret) {
-        None => (label, Vec::new()),
-        Some(detection) => {
-            let (found, kinds) = detection.scan(body);
-            (label.max(found), kinds)
-        }
-    }
+    let Some(detection) = snapshot.detection.as_deref().filter(|_| label < Label::Secret) else {
+        return Detected { label, found: Vec::new(), redacted: None };
+    };
+    let Ok(body) = serde_json::from_slice::<Value>(body) else {
+        return Detected { label: Label::Secret, found: vec!["unreadable".to_owned()], redacted: None };
+    };
+    let scan = detection.rules.scan_json(&body, Some(&detection.verdicts));
+    let (raised, found) = detection.read(&scan);
+    let redacted = (detection.redact && raised > label)
+        .then(|| Redacted::new(&detection.rules, &scan, body, label, head))
+        .flatten();
+    Detected { label: label.max(raised), found, redacted: redacted.map(Arc::new) }
 }

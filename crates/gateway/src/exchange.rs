@@ -5,6 +5,8 @@
 
 mod attempt;
 mod bill;
+mod cached;
+mod cascade;
 mod explain;
 mod fault;
 mod hedge;
@@ -14,6 +16,7 @@ mod pump;
 mod relay;
 mod select;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -60,6 +63,12 @@ pub(crate) struct Exchange {
     ended: Option<&'static str>,
     /// Whether it is only explained: then nothing is counted or kept of it.
     explained: bool,
+    /// Whether another model than the one that was asked for has answered.
+    substituted: AtomicBool,
+    /// A small model first, where the model has a cascade.
+    cascading: OnceLock<cascade::Cascading>,
+    /// Told at the end, where the answer is shared.
+    tell: Option<tokio::sync::oneshot::Sender<cached::Summary>>,
 }
 
 /// Why a request has no answer: what its client is told.
@@ -108,6 +117,9 @@ impl Exchange {
             first: None,
             ended: None,
             explained: false,
+            substituted: AtomicBool::new(false),
+            cascading: OnceLock::new(),
+            tell: None,
         }
     }
 
@@ -133,12 +145,18 @@ impl Exchange {
     /// Asks the model's targets, then those of its fallbacks.
     async fn run(&self) -> Result<Started, Refusal> {
         let mut last: Option<Refusal> = None;
-        for (place, route) in self.models().into_iter().enumerate() {
+        let mut models = self.models();
+        self.plan_cascade(&mut models);
+        for (place, route) in models.into_iter().enumerate() {
             if place > 0 && !self.may_use(&route) {
                 continue;
             }
             match self.ask_route(&route, place).await {
-                Ok(started) => return Ok(started),
+                Ok(started) => {
+                    let substituted = place > 0 && !self.is_larger(&route);
+                    self.substituted.store(substituted, Ordering::Relaxed);
+                    return Ok(started);
+                }
                 Err(Left::Stop(refusal)) => return Err(refusal),
                 // The first model's own reason is what the client should hear, unless there was none to ask.
                 Err(Left::NextModel(refusal)) => {
@@ -182,6 +200,7 @@ impl Exchange {
         let mut last = None;
         for count in 0..settings.attempts {
             let why = match (place, count) {
+                (_, 0) if self.is_larger(route) => cascade::WHY,
                 (0, 0) => "first",
                 (_, 0) => "fallback",
                 _ => "retry",
@@ -198,6 +217,9 @@ impl Exchange {
                 Ok(started) => return Ok(started),
                 Err(failed) => failed,
             };
+            if self.is_given_up(route) {
+                return Err(Left::NextModel(failed.refusal));
+            }
             let others = self.has_others(route, &tried, &target);
             match self.after(&failed, &target, count, others) {
                 After::Stop => return Err(Left::Stop(failed.refusal)),
@@ -247,7 +269,8 @@ impl Exchange {
     fn respond(mut self, started: Started) -> Response<Body> {
         self.first = started.first_content;
         let upstream = started.target.upstream.name.clone();
-        let (attempts, label) = (self.count(), self.asked.label.name());
+        // The one that answers is not settled yet.
+        let (attempts, label) = (self.count() + 1, self.asked.label.name());
         let mut response = match started.body {
             StartedBody::Whole { body, bill, ending } => {
                 let mut response = Response::new(Body::from(body));
@@ -327,6 +350,11 @@ impl Drop for Exchange {
         });
         let attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.record(&Ended { asked: &self.asked, model, outcome, attempts: &attempts });
+        if let Some(tell) = self.tell.take() {
+            let (ok, substituted) = (outcome == "ok", self.substituted.load(Ordering::Relaxed));
+            // Whoever shares the answer may have left.
+            let _ = tell.send(cached::Summary { ok, substituted, price: attempts.invoice() });
+        }
     }
 }
 

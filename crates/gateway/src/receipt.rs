@@ -1,7 +1,7 @@
 //! What is kept of a request: its attempts while it is under way, and its receipt at the end.
 
 use ledger::audit::{Entry, Tried};
-use ledger::{AttemptRecord, Receipt};
+use ledger::{Amount, AttemptRecord, Receipt};
 use translation::TokenUsage;
 
 use crate::asked::Asked;
@@ -36,6 +36,16 @@ impl Attempts {
         self.receipt.get_or_insert_default().add_attempt(attempt);
     }
 
+    /// Notes what a kept answer has saved.
+    pub(crate) fn save(&mut self, price: Amount) {
+        self.receipt.get_or_insert_default().saved += price;
+    }
+
+    /// What is on invoices so far.
+    pub(crate) fn invoice(&self) -> Amount {
+        self.receipt.as_ref().map_or(Amount::ZERO, |receipt| receipt.invoice)
+    }
+
     /// The upstreams that were asked with what came of it, for the audit log.
     pub(crate) fn told(&self) -> impl Iterator<Item = (&AttemptRecord, &'static str)> {
         let attempts = self.receipt.iter().flat_map(|receipt| &receipt.attempts);
@@ -62,13 +72,18 @@ impl Ended<'_> {
             true => String::new(),
             false => format!("; found {}", self.asked.found.join(", ")),
         };
+        // Upstreams that are not cleared for the label got placeholders for what was found.
+        let redacted = match &self.asked.redacted {
+            None => String::new(),
+            Some(redacted) => format!("; without it {}", redacted.label),
+        };
         let receipt = self.receipt(crate::budget::now());
         Entry {
             time: receipt.time,
             request: receipt.request,
             key: receipt.key,
             label: receipt.label,
-            decision: format!("{}{found}", self.outcome),
+            decision: format!("{}{found}{redacted}", self.outcome),
             upstreams: self.attempts.told().map(tried).collect(),
             input_tokens: receipt.input_tokens,
             output_tokens: receipt.output_tokens,

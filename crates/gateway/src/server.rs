@@ -23,6 +23,7 @@ use wire::node::PUSH_PATH;
 use crate::api::{self, APIS, Api};
 use crate::asked::Asked;
 use crate::budget::Budgets;
+use crate::coalesced::Cache;
 use crate::config::{Config, Problem};
 use crate::exchange::{Exchange, respond};
 use crate::nodes::Nodes;
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     pub(crate) snapshot: ArcSwap<Snapshot>,
     pub(crate) budgets: Budgets,
     pub(crate) nodes: Nodes,
+    pub(crate) cache: Arc<Cache>,
     pub(crate) retries: Retries,
     /// Second attempts beside slow ones, as a share of requests.
     pub(crate) hedges: Retries,
@@ -201,12 +203,14 @@ impl Gateway {
             }
         };
         let (share, hedged) = (snapshot.config.retry.budget, snapshot.config.hedge.share);
+        let cache = snapshot.config.cache;
         let shared = Shared {
             edge,
             metrics,
             snapshot: ArcSwap::from_pointee(snapshot),
             budgets,
             nodes: Nodes::default(),
+            cache: Arc::new(Cache::new(cache.bytes, cache.keep.0)),
             retries: Retries(Mutex::new(RetryBudget::new(share))),
             hedges: Retries(Mutex::new(RetryBudget::new(hedged))),
             secrets,
@@ -238,7 +242,10 @@ impl Gateway {
         }
         shared.budgets.set(&snapshot.config).map_err(ConfigError::Unusable)?;
         shared.nodes.join(&snapshot);
+        let cache = snapshot.config.cache;
         shared.snapshot.store(Arc::new(snapshot));
+        // After the store: what is asked from now on is asked by the new configuration.
+        shared.cache.reset(cache.bytes, cache.keep.0);
         Ok(())
     }
 
@@ -369,7 +376,7 @@ async fn ask(shared: &Arc<Shared>, api: &'static Api, request: Request) -> Resul
     let asked = Asked::read(shared, &snapshot, api, request, &context).await?;
     shared.retries.requested();
     shared.hedges.requested();
-    Ok(Exchange::new(shared.clone(), snapshot, asked, context).answer().await)
+    Ok(Exchange::new(shared.clone(), snapshot, asked, context).answer_cached().await)
 }
 
 async fn nothing(request: Request) -> Response {

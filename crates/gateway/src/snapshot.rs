@@ -19,6 +19,8 @@ use crate::{Secret, tls};
 /// A configuration made ready.
 pub(crate) struct Snapshot {
     pub(crate) config: Config,
+    /// Number of the configuration since the start.
+    pub(crate) generation: u64,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// In the order of the file.
     pub(crate) routes: Vec<Arc<Route>>,
@@ -75,20 +77,19 @@ impl Snapshot {
             }
             routes.push(route);
         }
-        Ok((
-            Snapshot {
-                config,
-                upstreams,
-                routes,
-                by_name,
-                keys: policies,
-                detection,
-                discovered,
-                since: Instant::now(),
-                tls,
-            },
-            keys,
-        ))
+        let snapshot = Snapshot {
+            generation: before.map_or(0, |before| before.generation + 1),
+            config,
+            upstreams,
+            routes,
+            by_name,
+            keys: policies,
+            detection,
+            discovered,
+            since: Instant::now(),
+            tls,
+        };
+        Ok((snapshot, keys))
     }
 
     /// The settings of retries.

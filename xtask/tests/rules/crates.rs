@@ -171,7 +171,7 @@ pub const RULES: &[Rule] = &[
         depends: &["events", "httpd", "inference", "ledger", "privacy", "routing", "translation", "wire"],
         tests_depend: &["fake_provider"],
         never_links: &["service", "engine", "model", "kernels", "weights", "text", "cpu"],
-        effects: &[Clock, Sockets],
+        effects: &[Clock, Files, Sockets],
     },
     Rule {
         name: "fake_provider",

@@ -43,6 +43,20 @@ fn with_usage(mut value: Value, answer: &Answer) -> Value {
     value
 }
 
+/// Log-probabilities of tokens of a chat answer, with a second candidate for each.
+fn logprobs(answer: &Answer, tokens: std::ops::Range<usize>) -> Value {
+    let Some(last) = answer.margins.last() else { return Value::Null };
+    let token = |index: usize| {
+        let margin = answer.margins.get(index).unwrap_or(last);
+        let first = -(-margin).exp().ln_1p();
+        let word = answer.tokens.get(index);
+        let top = |token: &str, logprob: f64| json!({"token": token, "logprob": logprob, "bytes": null});
+        let both = [top(&word, first), top(" other", first - margin)];
+        json!({"token": word, "logprob": first, "bytes": null, "top_logprobs": both})
+    };
+    json!({"content": tokens.map(token).collect::<Vec<_>>(), "refusal": null})
+}
+
 /// A whole chat completion.
 pub(crate) fn chat(answer: &Answer) -> Value {
     let text = answer.text();
@@ -60,7 +74,8 @@ pub(crate) fn chat(answer: &Answer) -> Value {
     };
     let mut value = head(answer, "chatcmpl", "chat.completion");
     let reason = finish_reason(answer.ending);
-    value["choices"] = json!([{"index": 0, "message": message, "logprobs": null, "finish_reason": reason}]);
+    value["choices"] = json!([{"index": 0, "message": message,
+        "logprobs": logprobs(answer, 0..answer.tokens.len()), "finish_reason": reason}]);
     with_usage(value, answer)
 }
 
@@ -133,13 +148,17 @@ impl Chunks<'_> {
     }
 
     fn choice(&self, delta: Value, reason: Value) -> Bytes {
+        self.choice_with(delta, reason, Value::Null)
+    }
+
+    fn choice_with(&self, delta: Value, reason: Value, logprobs: Value) -> Bytes {
         let mut choice = json!({"index": 0});
         if self.is_chat() {
             choice["delta"] = delta;
         } else {
             choice["text"] = json!(delta["content"].as_str().unwrap_or(""));
         }
-        choice["logprobs"] = Value::Null;
+        choice["logprobs"] = logprobs;
         choice["finish_reason"] = reason;
         self.chunk(json!([choice]), None)
     }
@@ -166,7 +185,8 @@ impl Events for Chunks<'_> {
             None => json!({"content": token}),
             Some(_) => json!({"tool_calls": [{"index": 0, "function": {"arguments": token}}]}),
         };
-        self.choice(delta, Value::Null)
+        let logprobs = if self.is_chat() { logprobs(self.0, index..index + 1) } else { Value::Null };
+        self.choice_with(delta, Value::Null, logprobs)
     }
 
     fn after(&self) -> Vec<Bytes> {

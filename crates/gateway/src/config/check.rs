@@ -164,8 +164,8 @@ impl Config {
                 if larger.is_some_and(|other| other.cascade.is_some() || other.name == model.name) {
                     problems.add(&place, "cascade.larger has a cascade itself; one step is allowed");
                 }
-                if !(0.0..=1.0).contains(&cascade.both) || cascade.margin < 0.0 || cascade.window == 0 {
-                    problems.add(&place, "cascade: both is 0 to 1, margin at least 0, window at least 1");
+                for message in cascade.problems() {
+                    problems.add(&place, message);
                 }
             }
         }

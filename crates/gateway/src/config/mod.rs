@@ -3,6 +3,7 @@
 //! Unknown settings are errors, and so is what could have no effect: a target that names no upstream, a budget of a team
 //! that nobody belongs to, a cap on money over a target without a price.
 
+mod cascade;
 mod check;
 mod quantity;
 
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use privacy::Label;
 use serde::Deserialize;
 
+pub use cascade::{Cascade, CascadeWhen, Hold};
 pub use check::Problem;
 pub(crate) use check::REGISTERED;
 pub use quantity::{Nanos, Time};
@@ -524,26 +526,6 @@ impl Default for Cache {
     fn default() -> Cache {
         Cache { bytes: 64 << 20, keep: Time(std::time::Duration::from_secs(3600)) }
     }
-}
-
-/// A small model first, a larger one where the small one wavers.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Cascade {
-    /// The model that is asked where the small one is not sure.
-    pub larger: String,
-    /// Mean margin of the two likeliest tokens below which the answer is given up, in natural logarithms.
-    pub margin: f64,
-    /// Tokens of the window in which the margin is taken.
-    #[serde(default = "sixteen")]
-    pub window: usize,
-    /// Share of requests that both answer, to calibrate.
-    #[serde(default)]
-    pub both: f64,
-}
-
-fn sixteen() -> usize {
-    16
 }
 
 impl Config {

@@ -14,11 +14,13 @@ use translation::{Dialect, Edit, Ending, Framing, Scanner, ScannerOptions, Token
 use wire::Fault;
 
 use super::bill::Bill;
+use super::cascade::has_stream_field;
 use super::relay::{self, Relay};
 use super::{Exchange, Refusal};
 use crate::api::Native;
 use crate::client::{Answer, SendError};
 use crate::config::{Kind, OnCut};
+use crate::redaction::Redacted;
 use crate::route::{Flight, Route, Target};
 use crate::translate;
 
@@ -30,6 +32,8 @@ const ERROR_BYTES: usize = 256 << 10;
 pub(crate) struct Wanted {
     /// Token ids of the answer so far, to be continued.
     pub(crate) resume: Option<Vec<u32>>,
+    /// Log-probabilities in a stream, whether or not the client asked for them, where the dialect has them.
+    pub(crate) judge: bool,
 }
 
 /// An attempt that failed.
@@ -69,8 +73,17 @@ pub(crate) struct Opened {
     pub(crate) answer: Answer,
     pub(crate) dialect: Dialect,
     pub(crate) bill: Bill,
+    /// The request that was sent, where it is the one without findings: its values are put back.
+    pub(crate) redacted: Option<Arc<Redacted>>,
     /// When the attempt has to end.
     pub(crate) deadline: tokio::time::Instant,
+}
+
+impl Opened {
+    /// A whole answer in the client's dialect with the values that the request went without.
+    pub(crate) fn restored(&self, body: Bytes) -> Bytes {
+        self.redacted.as_ref().map_or_else(|| body.clone(), |redacted| redacted.restore(&body))
+    }
 }
 
 /// What was measured of an ended answer.
@@ -91,6 +104,9 @@ impl Exchange {
         permit: Permit,
         why: &'static str,
     ) -> Result<Started, Failed> {
+        if self.judges(route) {
+            return self.judged(route, flight, permit, why).await;
+        }
         let opened = self.open(route, flight, permit, why, &Wanted::default()).await?;
         let is_stream = self.asked.stream && framing(&opened.answer.headers) == Framing::Events;
         if is_stream { self.first_content(route, opened).await } else { self.whole(opened).await }
@@ -107,24 +123,29 @@ impl Exchange {
     ) -> Result<Opened, Failed> {
         let target = flight.target().clone();
         let upstream = target.upstream.clone();
-        // The proof that this request may go there: of this label, and made for this upstream's clearance.
-        assert_eq!((permit.label(), permit.clearance()), (self.asked.label, upstream.clearance));
+        // The proof that this request may go there: made for this upstream's clearance, and of the label of the body
+        // that is sent.
+        let redacted = self.asked.redacted.clone().filter(|_| permit.label() != self.asked.label);
+        let label = redacted.as_ref().map_or(self.asked.label, |redacted| redacted.label);
+        assert_eq!((permit.label(), permit.clearance()), (label, upstream.clearance));
         let api = self.asked.api;
-        let dialect = upstream.dialect(api).ok_or_else(|| {
+        let dialect = self.dialect_for(route, &upstream).ok_or_else(|| {
             let message = format!("upstream {:?} does not speak {}", upstream.name, api.path);
             Failed {
                 failure: Failure::Status(501),
                 refusal: Refusal::Fault(Fault::unavailable("no_upstream", message, 1)),
             }
         })?;
-        let body = self.body_for(route, &target, dialect, wanted).map_err(|fault| Failed {
-            // Another target may speak the client's dialect.
-            failure: Failure::Status(501),
-            refusal: Refusal::Fault(fault),
-        })?;
+        let body =
+            self.body_for(route, &target, dialect, wanted, redacted.as_deref()).map_err(|fault| Failed {
+                // Another target may speak the client's dialect.
+                failure: Failure::Status(501),
+                refusal: Refusal::Fault(fault),
+            })?;
         let mut bill = self.reserve(route, flight, why).await?;
+        let stream = self.asked.stream || wanted.judge && dialect == Dialect::OpenAiChat;
         let request = upstream
-            .request(api, dialect, &target.model, self.asked.stream, body, &self.asked.request_id)
+            .request(api, dialect, &target.model, stream, body, &self.asked.request_id)
             .map_err(|why| Failed {
                 failure: Failure::NotWritten,
                 refusal: Refusal::Fault(Fault::internal(format!("upstream {:?}: {why}", upstream.name))),
@@ -149,7 +170,7 @@ impl Exchange {
         }
         if answer.status.is_success() {
             bill.answered(answer.status.as_u16());
-            return Ok(Opened { target, answer, dialect, bill, deadline });
+            return Ok(Opened { target, answer, dialect, bill, redacted, deadline });
         }
         let status = answer.status;
         let retry_after = retry_after(&answer.headers);
@@ -165,8 +186,13 @@ impl Exchange {
         target: &Target,
         dialect: Dialect,
         wanted: &Wanted,
+        redacted: Option<&Redacted>,
     ) -> Result<Bytes, Fault> {
         let asked = &self.asked;
+        let (head, body) = match redacted {
+            Some(redacted) => (&redacted.head, &redacted.body),
+            None => (&asked.head, &asked.body),
+        };
         let is_node = target.upstream.kind == Kind::Gristmill;
         let mut extra: Vec<(&str, Value)> = Vec::new();
         if self.keeps_ids(route, target, dialect) {
@@ -178,24 +204,34 @@ impl Exchange {
         if let Some(ids) = &wanted.resume {
             extra.push(("resume", serde_json::json!({"token_ids": ids})));
         }
+        let judge = wanted.judge && dialect == Dialect::OpenAiChat;
+        if judge {
+            extra.extend([("logprobs", Value::from(true)), ("top_logprobs", Value::from(2))]);
+        }
+        let stream = asked.stream || judge;
+        if stream != asked.head.stream && has_stream_field(asked.api.native, dialect) {
+            extra.push(("stream", Value::from(stream)));
+            if !stream {
+                extra.push(("stream_options", Value::Null));
+            }
+        }
         // A node keeps a prefix cache for each of its keys, and the gateway has one: tenants are told apart by salt.
         let salt = (is_node && asked.tenant != 0 && asked.head.cache_salt.is_none() && asked.api.generates)
             .then(|| format!("{:016x}", asked.tenant));
         let edit = Edit {
             model: Some(&target.model),
-            include_usage: asked.stream && asked.api.native == Native::Chat || self.is_completion_stream(),
+            include_usage: stream && asked.api.native == Native::Chat || self.is_completion_stream(),
             cache_salt: salt.as_deref(),
             extra: &extra,
         };
         if dialect == asked.api.dialect {
-            return Ok(Bytes::from(asked.head.rewrite(&asked.body, &edit)));
+            return Ok(Bytes::from(head.rewrite(body, &edit)));
         }
-        let (body, warnings) =
-            translate::request(asked.api.dialect, dialect, &asked.body, &target.model, asked.stream)?;
+        let (body, warnings) = translate::request(asked.api.dialect, dialect, body, &target.model, stream)?;
         for warning in warnings {
             self.context.warn(warning);
         }
-        let edit = Edit { include_usage: asked.stream && dialect == Dialect::OpenAiChat, ..edit };
+        let edit = Edit { include_usage: stream && dialect == Dialect::OpenAiChat, ..edit };
         if extra.is_empty() && salt.is_none() && !edit.include_usage {
             return Ok(Bytes::from(body));
         }
@@ -222,7 +258,7 @@ impl Exchange {
         crate::server::hash(self.asked.request_id.as_bytes()) >> 11
     }
 
-    fn relay_options(&self, route: &Route, opened: &Opened) -> relay::Options {
+    pub(super) fn relay_options(&self, route: &Route, opened: &Opened) -> relay::Options {
         let asked = &self.asked;
         let keeps_ids = self.keeps_ids(route, &opened.target, opened.dialect);
         let asked_ids =
@@ -234,13 +270,15 @@ impl Exchange {
             // A translated stream has its usage where the client's dialect has it.
             strip_usage: opened.dialect == asked.api.dialect && !asked.head.include_usage,
             strip_ids: keeps_ids && !asked_ids,
+            strip_logprobs: false,
             keep: keeps_ids || (route.on_cut() == OnCut::Replay && opened.dialect == Dialect::OpenAiChat),
             asker: self.asker(),
+            redaction: opened.redacted.as_ref().map(|redacted| redacted.redaction.clone()),
         }
     }
 
     /// What the translation of an answer needs to know of the request.
-    fn asker(&self) -> translate::Asker {
+    pub(super) fn asker(&self) -> translate::Asker {
         let asked = &self.asked;
         let repeats = asked.api.dialect == Dialect::OpenAiResponses;
         translate::Asker {
@@ -257,7 +295,11 @@ impl Exchange {
     }
 
     /// Reads a stream up to its first content.
-    async fn first_content(&self, route: &Arc<Route>, mut opened: Opened) -> Result<Started, Failed> {
+    pub(super) async fn first_content(
+        &self,
+        route: &Arc<Route>,
+        mut opened: Opened,
+    ) -> Result<Started, Failed> {
         let mut relay = Relay::new(&self.relay_options(route, &opened));
         let times = opened.target.upstream.times;
         let until = opened.bill.began() + times.first_byte;
@@ -303,13 +345,13 @@ impl Exchange {
     }
 
     /// The failure that an error inside a stream is.
-    fn stream_failure(&self, relay: &Relay) -> Failure {
+    pub(super) fn stream_failure(&self, relay: &Relay) -> Failure {
         let Some(error) = relay.error() else { return Failure::Status(500) };
         translate::failure(translation::classify_stream(error), error.status.unwrap_or(500), None)
     }
 
     /// Reads a whole answer.
-    async fn whole(&self, mut opened: Opened) -> Result<Started, Failed> {
+    pub(super) async fn whole(&self, mut opened: Opened) -> Result<Started, Failed> {
         let times = opened.target.upstream.times;
         let limit = self.snapshot.config.gateway.answer_bytes;
         let name = opened.target.upstream.name.clone();
@@ -354,6 +396,7 @@ impl Exchange {
                 }
             }
         };
+        let body = opened.restored(body);
         let took = opened.bill.began().elapsed().as_secs_f64();
         let ending = Measured { usage, events: 0, first_s: took, total_s: took };
         let bill = Box::new(opened.bill);
@@ -399,7 +442,7 @@ impl Exchange {
     }
 }
 
-fn started(stream: Stream, first_content: Option<Instant>) -> Started {
+pub(super) fn started(stream: Stream, first_content: Option<Instant>) -> Started {
     Started {
         target: stream.opened.target.clone(),
         first_content,
@@ -407,7 +450,7 @@ fn started(stream: Stream, first_content: Option<Instant>) -> Started {
     }
 }
 
-fn framing(headers: &HeaderMap) -> Framing {
+pub(super) fn framing(headers: &HeaderMap) -> Framing {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     Framing::of(kind.unwrap_or_default())
 }

@@ -144,6 +144,11 @@ impl Bill {
         self.partly(exchange, &Outcome::Cancelled, "cancelled", known);
     }
 
+    /// Settles an answer that was given up because it wavers: the upstream did nothing wrong.
+    pub(crate) fn unsure(self, exchange: &Exchange, known: &Measured) {
+        self.partly(exchange, &Outcome::Cancelled, "unsure", known);
+    }
+
     /// What came is paid for; what the provider computed beyond that is not known, so that the bound stays possible.
     fn partly(self, exchange: &Exchange, outcome: &Outcome, result: &'static str, known: &Measured) {
         let usage = known.usage.unwrap_or_else(|| guess(exchange, known));

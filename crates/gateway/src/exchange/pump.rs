@@ -195,7 +195,7 @@ impl Exchange {
         {
             for _ in 0..MOST_CONTINUED {
                 let Ok((flight, permit)) = self.pick_equal(route, broken) else { break };
-                let wanted = Wanted { resume: Some(ids.clone()) };
+                let wanted = Wanted { resume: Some(ids.clone()), ..Wanted::default() };
                 if let Ok(opened) = self.open(route, flight, permit, "resume", &wanted).await {
                     self.continued(route, &opened, relay, true);
                     return Some((opened, route.clone()));

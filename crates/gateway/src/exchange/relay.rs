@@ -1,11 +1,15 @@
 //! An upstream's stream as its client gets it: events whole, without what only the gateway asked for, translated where
 //! the dialects differ, and continued where another upstream took over.
 
+use std::sync::Arc;
+
+use privacy::Redaction;
 use serde_json::Value;
 use translation::{
     Dialect, Ending, Framing, Scanner, ScannerOptions, StreamError, StreamTranslator, TokenUsage,
 };
 
+use crate::redaction::RestoredStream;
 use crate::translate::{self, Asker};
 
 /// Most bytes of an answer's text, and of its token ids, that are kept to continue it elsewhere.
@@ -24,6 +28,8 @@ pub(crate) struct Relay {
     /// Text of the upstreams before this one, for `resume`; a replay sends it again.
     prior_text: String,
     full: bool,
+    /// Puts values back into what the client gets.
+    restored: Option<RestoredStream>,
 }
 
 /// What a relay is to do.
@@ -35,9 +41,13 @@ pub(crate) struct Options {
     pub(crate) strip_usage: bool,
     /// Whether token ids were asked for by the gateway alone.
     pub(crate) strip_ids: bool,
+    /// Whether log-probabilities were asked for by the gateway alone.
+    pub(crate) strip_logprobs: bool,
     /// Whether text and token ids are kept.
     pub(crate) keep: bool,
     pub(crate) asker: Asker,
+    /// The placeholders of the request that was sent.
+    pub(crate) redaction: Option<Arc<Redaction>>,
 }
 
 /// Why a stream cannot go on.
@@ -73,16 +83,28 @@ impl Relay {
             prior_ids: Vec::new(),
             prior_text: String::new(),
             full: false,
+            restored: Relay::restored(options),
         }
     }
 
     fn scanner(options: &Options) -> ScannerOptions {
+        let mut drop_fields = Vec::new();
+        if options.strip_ids {
+            drop_fields.extend(["token_ids", "prompt_token_ids"]);
+        }
+        if options.strip_logprobs {
+            drop_fields.push("logprobs");
+        }
         ScannerOptions {
             max_event_bytes: options.max_event_bytes,
             collect_bytes: if options.keep { KEPT_BYTES } else { 0 },
             strip_usage: options.strip_usage,
-            drop_fields: if options.strip_ids { vec!["token_ids", "prompt_token_ids"] } else { Vec::new() },
+            drop_fields,
         }
+    }
+
+    fn restored(options: &Options) -> Option<RestoredStream> {
+        options.redaction.clone().map(|redaction| RestoredStream::new(redaction, options.client))
     }
 
     /// Takes bytes from the upstream and adds to `out` what the client gets.
@@ -90,6 +112,15 @@ impl Relay {
     /// # Errors
     /// An event that is too long, or a replay that differs.
     pub(crate) fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
+        let Some(mut restored) = self.restored.take() else { return self.pass(bytes, out) };
+        let mut passed = Vec::new();
+        let fed = self.pass(bytes, &mut passed);
+        restored.feed(&passed, out);
+        self.restored = Some(restored);
+        fed
+    }
+
+    fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
         if self.translator.is_none() && self.continued.is_none() {
             return self.scanner.filter(bytes, out).map_err(|_| Broken::TooLong);
         }
@@ -120,6 +151,16 @@ impl Relay {
     /// # Errors
     /// A replay that differs in its last event.
     pub(crate) fn ending(&mut self, out: &mut Vec<u8>) -> Result<Ending, Broken> {
+        let Some(mut restored) = self.restored.take() else { return self.last(out) };
+        let mut passed = Vec::new();
+        let ending = self.last(&mut passed);
+        restored.feed(&passed, out);
+        restored.finish(out);
+        self.restored = Some(restored);
+        ending
+    }
+
+    fn last(&mut self, out: &mut Vec<u8>) -> Result<Ending, Broken> {
         self.between.clear();
         let mut rest = Vec::new();
         let ending = self.scanner.finish(&mut rest);
@@ -138,6 +179,18 @@ impl Relay {
 
     /// Ends the client's stream after a complete answer.
     pub(crate) fn close(&mut self, out: &mut Vec<u8>) {
+        let mut passed = Vec::new();
+        self.end(&mut passed);
+        match &mut self.restored {
+            None => out.append(&mut passed),
+            Some(restored) => {
+                restored.feed(&passed, out);
+                restored.finish(out);
+            }
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) {
         if let Some(translator) = &mut self.translator {
             translator.finish(out);
         } else if !self.scanner.state().terminal && self.is_chat {
@@ -182,6 +235,9 @@ impl Relay {
             Some(before) => (before.id, before.created),
             None => (self.scanner.state().id.clone().map(Value::from), None),
         };
+        if self.restored.is_none() {
+            self.restored = Relay::restored(options);
+        }
         self.scanner = Scanner::new(options.upstream, Framing::Events, Relay::scanner(options));
         self.continued = Some(Continued { skip, id, created, rest: Vec::new() });
     }
@@ -217,6 +273,16 @@ impl Relay {
         let state = self.scanner.state();
         let full = self.full || state.collect_full;
         (!full).then(|| [self.prior_ids.as_slice(), &state.token_ids].concat())
+    }
+
+    /// Whether the answer calls tools.
+    pub(crate) fn calls_tools(&self) -> bool {
+        self.scanner.state().tool_calls
+    }
+
+    /// Text of the present upstream, where it is kept.
+    pub(crate) fn text(&self) -> &str {
+        &self.scanner.state().text
     }
 
     /// Whether all of the text so far is known, and nothing but text has been sent.

@@ -36,10 +36,18 @@ impl Exchange {
         !has_own || route.may_leave(self.asked.class)
     }
 
+    /// The permit of an attempt at a target: of the request as it is, or of the one without its findings.
+    fn permit(&self, target: &Target) -> Option<Permit> {
+        let clearance = target.upstream.clearance;
+        let asked = &self.asked;
+        let redacted = || asked.redacted.as_ref().and_then(|redacted| redacted.label.permit(clearance));
+        asked.label.permit(clearance).or_else(redacted)
+    }
+
     /// Whether the label lets the request go to a target, and the target can be asked for it.
     pub(super) fn is_open(&self, target: &Target) -> bool {
         !self.shared.admin.is_drained(&target.upstream.name)
-            && self.asked.label.permit(target.upstream.clearance).is_some()
+            && self.permit(target).is_some()
             && target.upstream.dialect(self.asked.api).is_some()
     }
 
@@ -98,8 +106,7 @@ impl Exchange {
     }
 
     fn permitted(&self, route: &Route, flight: Flight) -> Result<(Flight, Permit), Refusal> {
-        let permit = self.asked.label.permit(flight.target().upstream.clearance);
-        match permit {
+        match self.permit(flight.target()) {
             Some(permit) => Ok((flight, permit)),
             None => Err(no_target(route.name(), "the request's label does not let it go there")),
         }
@@ -119,7 +126,7 @@ impl Exchange {
         if all.is_empty() {
             return no_target(route.name(), "no node has registered itself with it");
         }
-        if all.iter().all(|target| label.permit(target.upstream.clearance).is_none()) {
+        if all.iter().all(|target| self.permit(target).is_none()) {
             let message = format!(
                 "the request's label is {label}, and no upstream of model {:?} is cleared for it",
                 route.name()
