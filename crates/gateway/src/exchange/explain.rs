@@ -73,7 +73,7 @@ impl Exchange {
     /// Why a target is not open to the request, if it is not.
     fn closed(&self, target: &Target) -> Option<String> {
         let upstream = &target.upstream;
-        if self.asked.label.permit(upstream.clearance).is_none() {
+        if self.permit(target).is_none() {
             let (label, clearance) = (self.asked.label, upstream.clearance.0);
             return Some(format!("the label is {label}, and the upstream's clearance {clearance}"));
         }

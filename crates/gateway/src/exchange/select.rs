@@ -37,7 +37,7 @@ impl Exchange {
     }
 
     /// The permit of an attempt at a target: of the request as it is, or of the one without its findings.
-    fn permit(&self, target: &Target) -> Option<Permit> {
+    pub(super) fn permit(&self, target: &Target) -> Option<Permit> {
         let clearance = target.upstream.clearance;
         let asked = &self.asked;
         let redacted = || asked.redacted.as_ref().and_then(|redacted| redacted.label.permit(clearance));
