@@ -4,7 +4,7 @@
 //! ever holds a key.
 
 mod accounts;
-mod state;
+pub(crate) mod state;
 mod status;
 pub(crate) mod words;
 
@@ -18,8 +18,7 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 use wire::Fault;
 
-use crate::server::Shared;
-pub(crate) use state::State;
+use crate::state::Shared;
 
 /// Paths as metrics name them.
 const PATHS: [&str; 7] = [

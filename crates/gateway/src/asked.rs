@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::http::HeaderMap;
 use bytes::Bytes;
+use httpd::Edge;
 use inference::{RequestContext, Share};
 use privacy::Label;
 use routing::{Boundary, Chain, Class};
@@ -18,17 +18,11 @@ use crate::config;
 use crate::detection::Detected;
 use crate::keys::KeyPolicy;
 use crate::redaction::Redacted;
-use crate::server::Shared;
 use crate::snapshot::Snapshot;
+use crate::wishes::Wishes;
 
 /// Answer tokens of a request that does not say how many it wants, for estimates and reservations.
 const USUAL_TOKENS: u64 = 4_096;
-/// A request's own label: `public`, `internal` or `secret`. What is known otherwise can only raise it.
-const LABEL: &str = "x-gristmill-label";
-/// A request's class, at most that of its key.
-const CLASS: &str = "x-gristmill-class";
-/// A request's time limit in seconds.
-const TIMEOUT: &str = "x-request-timeout";
 
 /// A request; clones are the same one.
 #[derive(Clone)]
@@ -65,7 +59,7 @@ impl Asked {
     /// # Errors
     /// A body that is not what the operation takes, a model or a label that the key may not ask for.
     pub(crate) async fn read(
-        shared: &Shared,
+        edge: &Edge,
         snapshot: &Snapshot,
         api: &'static Api,
         request: Request,
@@ -76,8 +70,8 @@ impl Asked {
         let key = context.key().and_then(|name| snapshot.keys.get(&name).cloned());
         let (tenant, request_id) = (context.client().0, context.request_id());
         let who = Who { key, tenant, request_id, waits: true };
-        let read = httpd::body::read(&shared.edge, request, httpd::body::Media::Json).await?;
-        let (body, memory) = read.decompressed(shared.edge.options.body_bytes)?;
+        let read = httpd::body::read(edge, request, httpd::body::Media::Json).await?;
+        let (body, memory) = read.decompressed(edge.options.body_bytes)?;
         Asked::of(snapshot, api, &path, &wishes, who, (Bytes::from(body), memory)).await
     }
 
@@ -176,44 +170,6 @@ fn role(message: &[u8]) -> &str {
     // Between the key and its value stands a colon; the value ends at the next quote.
     let value = parts.nth(1).and_then(|value| std::str::from_utf8(value).ok());
     value.filter(|value| value.len() <= 16).unwrap_or("user")
-}
-
-/// What a request's headers wish.
-#[derive(Default)]
-pub(crate) struct Wishes {
-    pub(crate) label: Option<Label>,
-    pub(crate) class: Option<config::Class>,
-    limit: Option<Duration>,
-}
-
-impl Wishes {
-    pub(crate) fn read(headers: &HeaderMap) -> Result<Wishes, Fault> {
-        let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-        let label = text(LABEL).map(str::parse::<Label>).transpose();
-        let class = match text(CLASS) {
-            None => None,
-            Some("batch") => Some(config::Class::Batch),
-            Some("standard") => Some(config::Class::Standard),
-            Some("premium") => Some(config::Class::Premium),
-            Some("urgent") => Some(config::Class::Urgent),
-            Some(other) => {
-                let other = wire::error::quote(other);
-                let message = format!("{CLASS} is {other}; it must be batch, standard, premium or urgent");
-                return Err(Fault::field(CLASS, message));
-            }
-        };
-        let limit = match text(TIMEOUT) {
-            None => None,
-            Some(text) => {
-                let seconds = text.parse::<f64>().ok().filter(|s| (0.001..=86_400.0).contains(s));
-                let wrong = || {
-                    format!("{TIMEOUT} is {}; it must be 0.001 to 86400 seconds", wire::error::quote(text))
-                };
-                Some(Duration::from_secs_f64(seconds.ok_or_else(|| Fault::field(TIMEOUT, wrong()))?))
-            }
-        };
-        Ok(Wishes { label: label.map_err(|error| Fault::field(LABEL, error.to_string()))?, class, limit })
-    }
 }
 
 /// A model that is not there, or that the key may not ask for: whoever may not, does not hear that it is there.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use ledger::store::Store;
@@ -12,6 +12,7 @@ use ledger::{Bounds, Bucket, Cap, Ledger, Options, Refused, Reservation, Scope, 
 use wire::Fault;
 
 use crate::asked::Asked;
+use crate::clock::now;
 use crate::config::{self, Config};
 use crate::receipt::Ended;
 
@@ -22,12 +23,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All budgets; without a store there are none.
 pub(crate) struct Budgets(ArcSwapOption<Ledger>);
-
-/// The time in Unix seconds.
-pub(crate) fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-}
 
 impl Budgets {
     /// Opens the store of a configuration.

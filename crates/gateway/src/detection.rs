@@ -6,12 +6,12 @@ use privacy::{JsonScan, Label, Rules, Verdicts};
 use serde_json::Value;
 use translation::Head;
 
-use crate::asked::Wishes;
 use crate::config::Privacy;
 use crate::keys::KeyPolicy;
 use crate::redaction::Redacted;
 use crate::route::Route;
 use crate::snapshot::Snapshot;
+use crate::wishes::Wishes;
 
 /// Bytes of verdicts on texts that were scanned before: a conversation sends its earlier turns again.
 const VERDICT_BYTES: usize = 16 << 20;

@@ -8,13 +8,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::config::Discover;
-use crate::server::Shared;
-use crate::snapshot::Snapshot;
+use rustls::ClientConfig;
+
 use crate::upstream::Upstream;
 
-/// Between two questions.
-const ASK_EVERY: Duration = Duration::from_secs(5);
 /// For a resolver to answer.
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 /// Most addresses of a name.
@@ -45,7 +42,7 @@ impl Discovered {
     }
 
     /// Takes the addresses of an upstream; whether they have changed. What is known already keeps its connections.
-    fn set(&self, parent: &Upstream, mut addresses: Vec<IpAddr>, snapshot: &Snapshot) -> bool {
+    fn set(&self, parent: &Upstream, mut addresses: Vec<IpAddr>, tls: &Arc<ClientConfig>) -> bool {
         addresses.sort_unstable();
         addresses.dedup();
         addresses.truncate(MOST);
@@ -57,7 +54,7 @@ impl Discovered {
         let found = addresses.into_iter().filter_map(|address| {
             let known = before.iter().find(|found| found.address == address);
             known.cloned().or_else(|| {
-                let upstream = Arc::new(parent.at(address, &snapshot.tls).ok()?);
+                let upstream = Arc::new(parent.at(address, tls).ok()?);
                 Some(Found { address, upstream })
             })
         });
@@ -67,7 +64,7 @@ impl Discovered {
     }
 
     /// The addresses of names that a new configuration has too; their upstreams are made anew with its settings.
-    pub(crate) fn renewed(&self, upstreams: &[Arc<Upstream>], tls: &Arc<rustls::ClientConfig>) -> Discovered {
+    pub(crate) fn renewed(&self, upstreams: &[Arc<Upstream>], tls: &Arc<ClientConfig>) -> Discovered {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut renewed = BTreeMap::new();
         for parent in upstreams.iter().filter(|upstream| upstream.discover.is_some()) {
@@ -82,31 +79,16 @@ impl Discovered {
     }
 }
 
-/// Resolves the names of the configuration again and again.
-pub(crate) async fn watch(shared: Arc<Shared>) {
-    loop {
-        let snapshot = shared.snapshot.load_full();
-        let mut changed = false;
-        for upstream in snapshot.upstreams.iter().filter(|u| u.discover == Some(Discover::Dns)) {
-            changed |= resolve(upstream, &snapshot).await;
-        }
-        if changed {
-            shared.nodes.join(&snapshot);
-        }
-        tokio::time::sleep(ASK_EVERY).await;
-    }
-}
-
 /// Resolves an upstream's name; whether its addresses have changed.
-async fn resolve(upstream: &Upstream, snapshot: &Snapshot) -> bool {
+pub(crate) async fn resolve(upstream: &Upstream, discovered: &Discovered, tls: &Arc<ClientConfig>) -> bool {
     let to = upstream.client.address();
     let question = tokio::net::lookup_host((to.host.as_str(), to.port));
     match tokio::time::timeout(ASK_TIMEOUT, question).await {
         Ok(Ok(answers)) => {
             let addresses: Vec<IpAddr> = answers.take(4 * MOST).map(|answer| answer.ip()).collect();
-            let changed = !addresses.is_empty() && snapshot.discovered.set(upstream, addresses, snapshot);
+            let changed = !addresses.is_empty() && discovered.set(upstream, addresses, tls);
             if changed {
-                let count = snapshot.discovered.of(&upstream.name).len();
+                let count = discovered.of(&upstream.name).len();
                 tracing::info!(upstream = %upstream.name, addresses = count, "the addresses of an upstream changed");
             }
             changed

@@ -14,70 +14,34 @@ mod hedge;
 mod label_tests;
 mod pump;
 mod relay;
+mod request;
 mod select;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
-use events::GatewayRequest;
-use inference::RequestContext;
 use routing::Failure;
 use routing::retry::{self, Next};
 use wire::Fault;
 
-use crate::asked::Asked;
-use crate::config::Class;
-use crate::receipt::{Attempts, Ended};
-use crate::route::{Flight, Route, Target};
-use crate::server::Shared;
-use crate::snapshot::Snapshot;
-use attempt::{Failed, Started, StartedBody};
+use crate::route::{Route, Target};
+use attempt::{Started, StartedBody};
 pub(crate) use explain::{Considered, Explained};
 pub(crate) use fault::respond;
+pub(crate) use request::Exchange;
+use request::{ATTEMPTS, Failed, Refusal};
 
 /// The upstream that answered.
 const UPSTREAM: HeaderName = HeaderName::from_static("x-gristmill-upstream");
-/// How many attempts it took.
-const ATTEMPTS: HeaderName = HeaderName::from_static("x-gristmill-attempts");
 /// The label that the request had.
 const LABEL: HeaderName = HeaderName::from_static("x-gristmill-label");
 /// Models that are asked one after the other, the first included.
 const MAX_MODELS: usize = 8;
 /// Between attempts where the upstream does not say how long to wait: doubled each time, with jitter.
 const BACKOFF: Duration = Duration::from_millis(250);
-
-/// A request under way.
-pub(crate) struct Exchange {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) asked: Asked,
-    pub(crate) context: Arc<RequestContext>,
-    pub(crate) attempts: Arc<Mutex<Attempts>>,
-    began: Instant,
-    /// When the first attempt was sent.
-    sent: OnceLock<Instant>,
-    first: Option<Instant>,
-    ended: Option<&'static str>,
-    /// Whether it is only explained: then nothing is counted or kept of it.
-    explained: bool,
-    /// Whether another model than the one that was asked for has answered.
-    substituted: AtomicBool,
-    /// A small model first, where the model has a cascade.
-    cascading: OnceLock<cascade::Cascading>,
-    /// Told at the end, where the answer is shared.
-    tell: Option<tokio::sync::oneshot::Sender<cached::Summary>>,
-}
-
-/// Why a request has no answer: what its client is told.
-pub(crate) enum Refusal {
-    /// A fault of the gateway's own.
-    Fault(Fault),
-    /// An upstream's answer in the client's dialect.
-    Upstream { status: StatusCode, body: Vec<u8>, retry_after: Option<Duration> },
-}
 
 /// What follows a failed attempt.
 enum After {
@@ -100,29 +64,6 @@ enum Left {
 }
 
 impl Exchange {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        snapshot: Arc<Snapshot>,
-        asked: Asked,
-        context: Arc<RequestContext>,
-    ) -> Exchange {
-        Exchange {
-            shared,
-            snapshot,
-            asked,
-            began: context.began(),
-            context,
-            attempts: Arc::default(),
-            sent: OnceLock::new(),
-            first: None,
-            ended: None,
-            explained: false,
-            substituted: AtomicBool::new(false),
-            cascading: OnceLock::new(),
-            tell: None,
-        }
-    }
-
     /// The answer of whoever gives one.
     pub(crate) async fn answer(self) -> Response<Body> {
         let limit = self.asked.limit;
@@ -317,66 +258,4 @@ impl Exchange {
         response.headers_mut().insert(ATTEMPTS, HeaderValue::from(self.count()));
         response
     }
-
-    /// Attempts so far.
-    pub(crate) fn count(&self) -> u32 {
-        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).count()
-    }
-
-    /// Notes how the request has ended; the first word counts.
-    pub(crate) fn end(&mut self, outcome: &'static str) {
-        self.ended.get_or_insert(outcome);
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        if self.explained {
-            return;
-        }
-        // Whoever is dropped before an end was noted has been left by the client.
-        let outcome = self.ended.unwrap_or("cancelled");
-        let now = Instant::now();
-        let sent = self.sent.get().copied().unwrap_or(now);
-        let model = self.snapshot.route(&self.asked.model).map_or("", |route| route.name());
-        self.shared.metrics.request(&GatewayRequest {
-            model,
-            class: class_name(self.asked.class),
-            label: self.asked.label.name(),
-            outcome,
-            seconds: now.saturating_duration_since(self.began).as_secs_f64(),
-            first_s: self.first.map(|at| at.saturating_duration_since(self.began).as_secs_f64()),
-            own_s: sent.saturating_duration_since(self.began).as_secs_f64(),
-        });
-        let attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-        self.shared.record(&Ended { asked: &self.asked, model, outcome, attempts: &attempts });
-        if let Some(tell) = self.tell.take() {
-            let (ok, substituted) = (outcome == "ok", self.substituted.load(Ordering::Relaxed));
-            // Whoever shares the answer may have left.
-            let _ = tell.send(cached::Summary { ok, substituted, price: attempts.invoice() });
-        }
-    }
-}
-
-pub(crate) fn class_name(class: Class) -> &'static str {
-    match class {
-        Class::Batch => "batch",
-        Class::Standard => "standard",
-        Class::Premium => "premium",
-        Class::Urgent => "urgent",
-    }
-}
-
-impl Failed {
-    fn retry_after(&self) -> Option<Duration> {
-        match self.failure {
-            Failure::Refused { retry_after } => retry_after,
-            _ => None,
-        }
-    }
-}
-
-/// A flight's prediction against what happened, for the metric.
-pub(crate) fn ratio(flight: &Flight, seconds: f64) -> Option<f64> {
-    flight.predicted_s().filter(|predicted| *predicted > 0.0).map(|predicted| seconds / predicted)
 }

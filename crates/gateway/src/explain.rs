@@ -14,10 +14,11 @@ use wire::Fault;
 
 use crate::admin::words;
 use crate::api;
-use crate::asked::{Asked, Who, Wishes};
+use crate::asked::{Asked, Who};
 use crate::exchange::{Considered, Exchange, Explained};
 use crate::route::Route;
-use crate::server::Shared;
+use crate::state::Shared;
+use crate::wishes::Wishes;
 
 /// The question.
 #[derive(Deserialize)]

@@ -30,15 +30,15 @@ impl KeyPolicy {
 /// The keys that open the gateway, and the policy of each by its name.
 pub(crate) fn read(
     config: &Config,
-    secret: &dyn Fn(&crate::Secret<'_>) -> Result<String, String>,
+    secret: &dyn Fn(&crate::secret::Secret<'_>) -> Result<String, String>,
 ) -> Result<(Keys, HashMap<String, Arc<KeyPolicy>>), String> {
     let mut keys = Keys::new(KeyLimits::default());
     let mut policies = HashMap::new();
     for key in &config.keys {
         let place = |why: String| format!("key {:?}: {why}", key.name);
         let source = match (&key.env, &key.file) {
-            (Some(name), _) => crate::Secret::Environment(name),
-            (None, Some(path)) => crate::Secret::File(path),
+            (Some(name), _) => crate::secret::Secret::Environment(name),
+            (None, Some(path)) => crate::secret::Secret::File(path),
             (None, None) => return Err(place("needs env or file".to_owned())),
         };
         let text = secret(&source).map_err(place)?;

@@ -17,35 +17,31 @@ mod cache;
 pub mod calibrate;
 mod cascade;
 mod client;
+mod clock;
 mod coalesced;
 pub mod config;
 mod detection;
 mod discovery;
 mod exchange;
 mod explain;
+mod hashing;
 mod keys;
 pub mod litellm;
 mod nodes;
 mod page;
 mod receipt;
 mod redaction;
+mod registration;
 mod route;
+mod secret;
 mod server;
 mod snapshot;
+mod state;
 mod tls;
 mod translate;
 mod upstream;
-
-use std::path::Path;
+mod wishes;
 
 pub use config::Config;
-pub use server::{ConfigError, Gateway, Secrets, read_config};
-
-/// A secret that the configuration names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Secret<'a> {
-    /// An environment variable.
-    Environment(&'a str),
-    /// A file.
-    File(&'a Path),
-}
+pub use secret::{Secret, Secrets};
+pub use server::{ConfigError, Gateway, read_config};

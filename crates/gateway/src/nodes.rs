@@ -8,19 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderMap;
 use privacy::Label;
 use wire::Fault;
-use wire::node::{
-    LOAD_HEADER, NODE_HEADER, NODE_PATH, NodeLoad, NodePush, NodeRecord, NodeState, PUSH_BYTES,
-};
+use wire::node::{LOAD_HEADER, NODE_HEADER, NodeLoad, NodePush, NodeRecord, NodeState};
 
-use crate::Secret;
 use crate::config::{self, Config, Kind, Tier};
 use crate::route::Flight;
-use crate::server::{Secrets, Shared};
+use crate::secret::{Secret, Secrets};
 use crate::snapshot::Snapshot;
 use crate::upstream::Upstream;
 
@@ -30,10 +25,6 @@ pub(crate) const KEY_NAME: &str = "gristmill/nodes";
 const MOST: usize = 1_024;
 /// A node that has said nothing for so long is taken out.
 const SILENT: Duration = Duration::from_secs(20);
-/// Between two records that are asked for.
-const ASK_EVERY: Duration = Duration::from_secs(1);
-/// For an answer with a record.
-const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The nodes that have registered themselves, by id.
 #[derive(Default)]
@@ -58,7 +49,7 @@ pub(crate) fn key(config: &Config, secrets: &Secrets) -> Result<Option<String>, 
 
 impl Nodes {
     /// Takes a node's record; whether the set of nodes has changed.
-    fn take(&self, snapshot: &Snapshot, push: NodePush) -> Result<bool, Fault> {
+    pub(crate) fn take(&self, snapshot: &Snapshot, push: NodePush) -> Result<bool, Fault> {
         let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let id = push.record.id.clone();
         if let Some(node) = nodes.get_mut(&id)
@@ -106,12 +97,12 @@ impl Nodes {
         Ok(true)
     }
 
-    fn remove(&self, id: &str) -> bool {
+    pub(crate) fn remove(&self, id: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id).is_some()
     }
 
     /// Takes out those that have said nothing for long; whether there were any.
-    fn forget_silent(&self) -> bool {
+    pub(crate) fn forget_silent(&self) -> bool {
         let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = nodes.len();
         nodes.retain(|_, node| node.seen.elapsed() < SILENT);
@@ -143,77 +134,18 @@ impl Nodes {
 }
 
 /// The name of a node that registered itself: its place, which outlives its process.
-fn name(push: &NodePush) -> String {
+pub(crate) fn name(push: &NodePush) -> String {
     let place = push.advertise.trim_start_matches("http://").trim_start_matches("https://");
     format!("node:{}", place.trim_end_matches('/'))
 }
 
 /// Tells a node's record to all routes.
-fn tell(snapshot: &Snapshot, upstream: &str, record: &NodeRecord) {
+pub(crate) fn tell(snapshot: &Snapshot, upstream: &str, record: &NodeRecord) {
     for route in &snapshot.routes {
         for model in &record.models {
             route.observe(upstream, &record.id, model);
         }
     }
-}
-
-/// Takes a record that a node pushes.
-pub(crate) async fn push(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    match take(&shared, request).await {
-        Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(fault) => httpd::respond(&fault),
-    }
-}
-
-async fn take(shared: &Shared, request: Request) -> Result<(), Fault> {
-    check_key(shared, &request)?;
-    let body = httpd::body::read(&shared.edge, request, httpd::body::Media::Json).await?;
-    let (body, _memory) = body.decompressed(PUSH_BYTES)?;
-    let push = NodePush::parse(&body)?;
-    let snapshot = shared.snapshot.load_full();
-    let (name, record) = (name(&push), push.record.clone());
-    shared.admin.note(&name, &record);
-    if shared.nodes.take(&snapshot, push)? {
-        tracing::info!(node = %name, "a node has registered itself or changed");
-        shared.nodes.join(&snapshot);
-    } else {
-        tell(&snapshot, &name, &record);
-    }
-    Ok(())
-}
-
-/// Takes out a node that is about to stop.
-pub(crate) async fn leave(
-    State(shared): State<Arc<Shared>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Response {
-    if let Err(fault) = check_key(&shared, &request) {
-        return httpd::respond(&fault);
-    }
-    if shared.nodes.remove(&id) {
-        shared.nodes.join(&shared.snapshot.load_full());
-    }
-    StatusCode::NO_CONTENT.into_response()
-}
-
-/// Whether a request shows the nodes' key. Without one in the configuration no node can register.
-fn check_key(shared: &Shared, request: &Request) -> Result<(), Fault> {
-    let snapshot = shared.snapshot.load();
-    let wanted = key(&snapshot.config, &shared.secrets).map_err(Fault::internal)?;
-    let Some(wanted) = wanted else {
-        return Err(Fault::origin(
-            "nodes cannot register here: the configuration has no gateway.nodes_key_file",
-        ));
-    };
-    let shown = request.headers().get(axum::http::header::AUTHORIZATION).and_then(|v| v.to_str().ok());
-    let shown = shown.and_then(|text| text.split_once(' ')).map(|(_, key)| key.trim());
-    let same = shown.is_some_and(|shown| {
-        use sha2::{Digest, Sha256};
-        // Of hashes, how far they agree tells nothing of the key.
-        Sha256::digest(shown.as_bytes()) == Sha256::digest(wanted.as_bytes())
-    });
-    if same { Ok(()) } else { Err(Fault::unauthorized("the nodes' key is wrong or missing")) }
 }
 
 /// Takes the load that a node told with an answer.
@@ -222,37 +154,4 @@ pub(crate) fn note_load(flight: &Flight, headers: &HeaderMap) {
     if let (Some(load), Some(boot)) = (text(LOAD_HEADER).and_then(NodeLoad::read_header), text(NODE_HEADER)) {
         flight.observe(boot, &load);
     }
-}
-
-/// Asks nodes of the file for their records, and takes out registered ones that are silent.
-pub(crate) async fn watch(shared: Arc<Shared>) {
-    loop {
-        let snapshot = shared.snapshot.load_full();
-        if shared.nodes.forget_silent() {
-            shared.nodes.join(&snapshot);
-        }
-        let fixed = snapshot.upstreams.iter().filter(|upstream| upstream.discover.is_none()).cloned();
-        let nodes = fixed.chain(snapshot.discovered.all());
-        let nodes = nodes.filter(|upstream| upstream.kind == Kind::Gristmill);
-        let asked: Vec<_> = nodes.map(|upstream| tokio::spawn(record(upstream))).collect();
-        for task in asked {
-            if let Ok(Some((name, record))) = task.await {
-                tell(&snapshot, &name, &record);
-                shared.admin.note(&name, &record);
-            }
-        }
-        tokio::time::sleep(ASK_EVERY).await;
-    }
-}
-
-/// A node's record, if it tells one in time.
-async fn record(upstream: Arc<Upstream>) -> Option<(String, NodeRecord)> {
-    let request = upstream.get(NODE_PATH).ok()?;
-    let mut answer = upstream.client.send(request, ASK_TIMEOUT, ASK_TIMEOUT).await.ok()?;
-    if !answer.status.is_success() {
-        return None;
-    }
-    let body = answer.whole(PUSH_BYTES, ASK_TIMEOUT).await.ok()?;
-    let record = NodeRecord::parse(&body).ok()?;
-    Some((upstream.name.clone(), record))
 }

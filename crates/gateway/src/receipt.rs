@@ -77,7 +77,7 @@ impl Ended<'_> {
             None => String::new(),
             Some(redacted) => format!("; without it {}", redacted.label),
         };
-        let receipt = self.receipt(crate::budget::now());
+        let receipt = self.receipt(crate::clock::now());
         Entry {
             time: receipt.time,
             request: receipt.request,

@@ -186,7 +186,7 @@ impl Route {
                 fingerprint: Mutex::default(),
             }));
         }
-        let seed = crate::server::hash(model.name.as_bytes());
+        let seed = crate::hashing::hash(model.name.as_bytes());
         let same = before.filter(|before| {
             let had = &before.model;
             had.policy == model.policy
@@ -374,7 +374,7 @@ impl Route {
             target.set_fingerprint(record.fingerprint.as_deref());
             let steps = record.step_times.iter().map(|step| (step.rows as f64, step.ms / 1e3));
             let node = NodeRecord {
-                boot: crate::server::hash(boot.as_bytes()),
+                boot: crate::hashing::hash(boot.as_bytes()),
                 running: u32::try_from(record.load.running).unwrap_or(u32::MAX),
                 waiting: u32::try_from(record.load.waiting).unwrap_or(u32::MAX),
                 backlog_tokens: record.load.backlog_tokens,
@@ -392,7 +392,7 @@ impl Route {
         let found = targets.by_id.iter().find(|(_, other)| std::ptr::eq(other.as_ref(), target));
         if let Some((id, _)) = found {
             let node = NodeRecord {
-                boot: crate::server::hash(boot.as_bytes()),
+                boot: crate::hashing::hash(boot.as_bytes()),
                 running: u32::try_from(load.running).unwrap_or(u32::MAX),
                 waiting: u32::try_from(load.waiting).unwrap_or(u32::MAX),
                 backlog_tokens: load.backlog_tokens,

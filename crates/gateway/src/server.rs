@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -26,10 +26,11 @@ use crate::budget::Budgets;
 use crate::coalesced::Cache;
 use crate::config::{Config, Problem};
 use crate::exchange::{Exchange, respond};
-use crate::nodes::Nodes;
-use crate::receipt::Ended;
+use crate::nodes::{self, Nodes};
+use crate::secret::Secrets;
 use crate::snapshot::Snapshot;
-use crate::{Secret, admin, budget, nodes, page};
+use crate::state::{Retries, Shared};
+use crate::{admin, clock, page, registration};
 
 /// The program's version, as nodes and metrics tell it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -37,102 +38,6 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const AUDIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two looks at what is idle.
 const TIDY: Duration = Duration::from_secs(10);
-
-/// Reads a key or a file that the configuration names.
-pub type Secrets = Box<dyn Fn(&Secret<'_>) -> Result<String, String> + Send + Sync>;
-
-/// What all requests share.
-pub(crate) struct Shared {
-    pub(crate) edge: Arc<Edge>,
-    pub(crate) metrics: Arc<GatewayMetrics>,
-    pub(crate) snapshot: ArcSwap<Snapshot>,
-    pub(crate) budgets: Budgets,
-    pub(crate) nodes: Nodes,
-    pub(crate) cache: Arc<Cache>,
-    pub(crate) retries: Retries,
-    /// Second attempts beside slow ones, as a share of requests.
-    pub(crate) hedges: Retries,
-    pub(crate) secrets: Secrets,
-    audit: ArcSwapOption<AuditLog>,
-    /// What the admin API keeps.
-    pub(crate) admin: crate::admin::State,
-    began: Instant,
-    draining: AtomicBool,
-    seed: AtomicU64,
-}
-
-/// The retry budget of the whole gateway.
-pub(crate) struct Retries(Mutex<RetryBudget>);
-
-impl Retries {
-    /// Whether another attempt may be made now.
-    pub(crate) fn take(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Retries that are left.
-    pub(crate) fn left(&self) -> f64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).left()
-    }
-
-    fn requested(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).request();
-    }
-}
-
-impl Shared {
-    /// Time since the start.
-    pub(crate) fn uptime(&self) -> Duration {
-        self.began.elapsed()
-    }
-
-    /// A pause of between half and one and a half times as long, but never shorter than asked by an upstream.
-    pub(crate) fn jittered(&self, pause: Duration) -> Duration {
-        let random = hash(&self.seed.fetch_add(1, Ordering::Relaxed).to_le_bytes());
-        let share = (random >> 11) as f64 / (1_u64 << 53) as f64;
-        pause.mul_f64(1.0 + 0.25 * share)
-    }
-
-    /// Keeps what there is to keep of an ended request.
-    pub(crate) fn record(&self, ended: &Ended<'_>) {
-        if !self.budgets.record(ended) {
-            self.metrics.record_lost();
-        }
-        if let Some(audit) = self.audit.load().as_ref()
-            && !audit.try_append(ended.entry())
-        {
-            self.metrics.record_lost();
-        }
-    }
-
-    /// Whether the gateway is about to stop.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
-    }
-}
-
-/// A 64-bit hash that is the same in every process (FNV-1a, finished with a mix).
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    let mut state = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in bytes {
-        state = (state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    state ^= state >> 33;
-    state = state.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    state ^ (state >> 33)
-}
-
-/// Random bytes of the operating system's, by the keys of the standard library's hash tables.
-pub(crate) fn random() -> [u8; 32] {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    let mut bytes = [0; 32];
-    for (at, part) in bytes.chunks_mut(8).enumerate() {
-        let mut hasher = RandomState::new().build_hasher();
-        hasher.write_usize(at);
-        part.copy_from_slice(&hasher.finish().to_le_bytes());
-    }
-    bytes
-}
 
 /// The gateway; clones are the same one.
 #[derive(Clone)]
@@ -197,7 +102,7 @@ impl Gateway {
                 let mut options = ChainOptions::new(&table.directory);
                 options.max_file_bytes = table.file_bytes;
                 options.head_file.clone_from(&table.head_file);
-                let opened = AuditLog::open(options, budget::now());
+                let opened = AuditLog::open(options, clock::now());
                 let log = opened.map_err(|error| ConfigError::Unusable(format!("audit: {error}")))?;
                 ArcSwapOption::from_pointee(log)
             }
@@ -215,7 +120,7 @@ impl Gateway {
             hedges: Retries(Mutex::new(RetryBudget::new(hedged))),
             secrets,
             audit,
-            admin: crate::admin::State::default(),
+            admin: admin::state::State::default(),
             began: Instant::now(),
             draining: AtomicBool::new(false),
             seed: AtomicU64::new(0),
@@ -259,8 +164,8 @@ impl Gateway {
     pub async fn run(&self, listener: TcpListener, stop: impl Future<Output = ()>, drain: Duration) -> usize {
         let shared = &self.shared;
         let router = router(shared);
-        let watch = tokio::spawn(nodes::watch(shared.clone()));
-        let discovery = tokio::spawn(crate::discovery::watch(shared.clone()));
+        let watch = tokio::spawn(registration::watch_nodes(shared.clone()));
+        let discovery = tokio::spawn(registration::watch_names(shared.clone()));
         let tidy = tokio::spawn(tidy(shared.clone()));
         let application = Arc::new(Draining(shared.clone()));
         let cut = httpd::serve(shared.edge.clone(), router, listener, stop, drain, application).await;
@@ -347,8 +252,8 @@ fn router(shared: &Arc<Shared>) -> Router {
         .route("/v1/models/{*id}", get(one_model).post(generate))
         .route("/v1beta/models/{*id}", post(generate))
         .route("/v1alpha/models/{*id}", post(generate))
-        .route(PUSH_PATH, post(nodes::push))
-        .route(&format!("{PUSH_PATH}/{{id}}"), delete(nodes::leave));
+        .route(PUSH_PATH, post(registration::push))
+        .route(&format!("{PUSH_PATH}/{{id}}"), delete(registration::leave));
     router = router.merge(admin::routes()).merge(page::routes());
     for api in APIS.iter().filter(|api| api.path != api::GEMINI) {
         router = router.route(api.path, post(generate));
@@ -373,7 +278,7 @@ async fn ask(shared: &Arc<Shared>, api: &'static Api, request: Request) -> Resul
     let context = httpd::context(&request).cloned();
     let context = context.ok_or_else(|| Fault::internal("the request has no context"))?;
     let snapshot = shared.snapshot.load_full();
-    let asked = Asked::read(shared, &snapshot, api, request, &context).await?;
+    let asked = Asked::read(&shared.edge, &snapshot, api, request, &context).await?;
     shared.retries.requested();
     shared.hedges.requested();
     Ok(Exchange::new(shared.clone(), snapshot, asked, context).answer_cached().await)

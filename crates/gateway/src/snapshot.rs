@@ -13,8 +13,9 @@ use crate::detection::Detection;
 use crate::discovery::Discovered;
 use crate::keys::{self, KeyPolicy};
 use crate::route::Route;
+use crate::secret::Secret;
+use crate::tls;
 use crate::upstream::Upstream;
-use crate::{Secret, tls};
 
 /// A configuration made ready.
 pub(crate) struct Snapshot {
@@ -64,7 +65,7 @@ impl Snapshot {
         let (keys, policies) = keys::read(&config, secret)?;
         let detection = match &config.privacy {
             None => None,
-            Some(table) => Some(Arc::new(Detection::new(table, crate::server::random())?)),
+            Some(table) => Some(Arc::new(Detection::new(table, crate::hashing::random())?)),
         };
         let discovered = before.map(|before| before.discovered.renewed(&upstreams, &tls)).unwrap_or_default();
         let mut routes = Vec::new();

@@ -4,7 +4,7 @@ use serde_json::Value;
 use translation::{AnswerOptions, Dialect, ErrorClass, RequestOptions, StreamError, StreamTranslator};
 use wire::Fault;
 
-use crate::budget;
+use crate::clock;
 
 /// What a client's request says that the translation of its answer needs.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +20,7 @@ impl Asker {
         AnswerOptions {
             model: None,
             id: &self.id,
-            created_s: u64::try_from(budget::now()).unwrap_or(0),
+            created_s: u64::try_from(clock::now()).unwrap_or(0),
             include_usage: self.include_usage,
             request: self.request.as_ref(),
             schema_tool: None,

@@ -95,7 +95,7 @@ async fn a_cap_on_money_holds_under_a_thousand_requests_at_once() {
         "model": "main", "max_tokens": 100, "messages": [{"role": "user", "content": "Write fifty words."}],
     })
     .to_string();
-    let tasks: Vec<_> = (0..300)
+    let tasks: Vec<_> = (0..200)
         .map(|_| {
             let (address, body) = (running.address, body.clone());
             tokio::spawn(async move { post(address, "/v1/chat/completions", &[], &body).await.status })

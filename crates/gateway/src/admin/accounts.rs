@@ -8,8 +8,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use wire::Fault;
 
-use crate::budget::{caps, now};
-use crate::server::Shared;
+use crate::budget::caps;
+use crate::clock::now;
+use crate::state::Shared;
 
 /// For the store to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::words::{class, kind, tier};
 use crate::config::{Budget, Window};
 use crate::route::Target;
-use crate::server::Shared;
 use crate::snapshot::Snapshot;
+use crate::state::Shared;
 
 /// A gate's word, and the seconds until it may change.
 fn gate(gate: Gate, now: Duration) -> (&'static str, Option<f64>) {

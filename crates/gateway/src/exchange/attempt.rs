@@ -10,13 +10,13 @@ use bytes::Bytes;
 use privacy::Permit;
 use routing::{Failure, Limit};
 use serde_json::Value;
-use translation::{Dialect, Edit, Ending, Framing, Scanner, ScannerOptions, TokenUsage};
+use translation::{Dialect, Edit, Ending, Framing, Scanner, ScannerOptions};
 use wire::Fault;
 
 use super::bill::Bill;
 use super::cascade::has_stream_field;
 use super::relay::{self, Relay};
-use super::{Exchange, Refusal};
+use super::request::{Exchange, Failed, Measured, Refusal};
 use crate::api::Native;
 use crate::client::{Answer, SendError};
 use crate::config::{Kind, OnCut};
@@ -34,13 +34,6 @@ pub(crate) struct Wanted {
     pub(crate) resume: Option<Vec<u32>>,
     /// Log-probabilities in a stream, whether or not the client asked for them, where the dialect has them.
     pub(crate) judge: bool,
-}
-
-/// An attempt that failed.
-pub(crate) struct Failed {
-    pub(crate) failure: Failure,
-    /// What the client is told if no other attempt follows.
-    pub(crate) refusal: Refusal,
 }
 
 /// An answer that has begun.
@@ -84,15 +77,6 @@ impl Opened {
     pub(crate) fn restored(&self, body: Bytes) -> Bytes {
         self.redacted.as_ref().map_or_else(|| body.clone(), |redacted| redacted.restore(&body))
     }
-}
-
-/// What was measured of an ended answer.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Measured {
-    pub(crate) usage: Option<TokenUsage>,
-    pub(crate) events: u64,
-    pub(crate) first_s: f64,
-    pub(crate) total_s: f64,
 }
 
 impl Exchange {
@@ -255,7 +239,7 @@ impl Exchange {
 
     /// A seed for a request without one, the same in every attempt: it makes an answer one that another node continues.
     fn seed(&self) -> u64 {
-        crate::server::hash(self.asked.request_id.as_bytes()) >> 11
+        crate::hashing::hash(self.asked.request_id.as_bytes()) >> 11
     }
 
     pub(super) fn relay_options(&self, route: &Route, opened: &Opened) -> relay::Options {

@@ -10,12 +10,12 @@ use ledger::{Amount, AttemptRecord, Billing, Bounds, Cost, Reservation};
 use routing::{Answer, Failure, Outcome};
 use translation::TokenUsage;
 
-use super::Exchange;
-use super::attempt::{Failed, Measured};
+use super::request::Exchange;
+use super::request::{Failed, Measured};
 use crate::config::{Price, Tier};
 use crate::receipt::Attempts;
 use crate::route::{Flight, Route, Target, word};
-use crate::server::Shared;
+use crate::state::Shared;
 
 /// An attempt's side of the ledger, the router and the metrics.
 pub(crate) struct Bill {
@@ -82,7 +82,7 @@ impl Exchange {
                 })
             }
             Err(fault) => {
-                Err(Failed { failure: Failure::Status(402), refusal: super::Refusal::Fault(fault) })
+                Err(Failed { failure: Failure::Status(402), refusal: super::request::Refusal::Fault(fault) })
             }
         }
     }
@@ -115,7 +115,9 @@ impl Bill {
             cached_tokens: measured.usage.map(|usage| usage.cached),
             output_tokens: usage.output,
         });
-        if let Some(ratio) = self.flight.as_ref().and_then(|flight| super::ratio(flight, measured.total_s)) {
+        if let Some(ratio) =
+            self.flight.as_ref().and_then(|flight| super::request::ratio(flight, measured.total_s))
+        {
             self.shared.metrics.prediction(&self.target.upstream.name, ratio);
         }
         self.close(&outcome, "ok", &usage, amount, Billing::Billed);

@@ -15,7 +15,7 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use wire::Fault;
 
-use super::{ATTEMPTS, Exchange, Refusal};
+use super::request::{ATTEMPTS, Exchange, Refusal, Summary};
 use crate::asked::Asked;
 use crate::cache::{KeptAnswer, Key};
 use crate::coalesced::{Ending, Found, Lead, Reader};
@@ -46,14 +46,6 @@ fn key(asked: &Asked, model: &str, generation: u64) -> Option<Key> {
         .iter()
         .flat_map(|name| [name.as_bytes(), head.raw_field(&asked.body, name).unwrap_or_default()]);
     Some(Key::new(asked.tenant, [&generation[..], &framing].into_iter().chain(about).chain(fields)))
-}
-
-/// What an ended exchange tells whoever shares its answer.
-pub(crate) struct Summary {
-    pub(crate) ok: bool,
-    /// Whether another model than the one that was asked for has answered.
-    pub(crate) substituted: bool,
-    pub(crate) price: Amount,
 }
 
 impl Exchange {

@@ -4,7 +4,7 @@
 mod assemble;
 mod compare;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use axum::http::StatusCode;
@@ -14,9 +14,9 @@ use routing::{Failure, Limit};
 use translation::{Dialect, Ending, Framing};
 use wire::Fault;
 
-use super::attempt::{Failed, Measured, Opened, Started, StartedBody, Stream, Wanted, framing, started};
+use super::attempt::{Opened, Started, StartedBody, Stream, Wanted, framing, started};
 use super::relay::Relay;
-use super::{Exchange, Refusal};
+use super::request::{Cascading, Exchange, Failed, Measured, Refusal, Step};
 use crate::api::Native;
 use crate::cascade::Margins;
 use crate::config::{Cascade, CascadeWhen, Kind};
@@ -26,37 +26,6 @@ use crate::upstream::Upstream;
 
 /// Words of an attempt at the larger model.
 pub(super) const WHY: &str = "cascade";
-
-/// A cascade under way.
-pub(super) struct Cascading {
-    small: Arc<Route>,
-    larger: Arc<Route>,
-    settings: Cascade,
-    step: Mutex<Step>,
-    /// Whether both answer, to calibrate.
-    both: bool,
-}
-
-/// Where a cascade is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// The small model is asked, and judged.
-    Judge,
-    /// The small model's answer goes to the client.
-    Released,
-    /// The larger model is asked: a rule said so, or the small one was not sure.
-    Larger,
-}
-
-impl Cascading {
-    fn step(&self) -> Step {
-        *self.step.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, step: Step) {
-        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = step;
-    }
-}
 
 /// What came of an answer that was held back.
 enum Held {
@@ -100,7 +69,7 @@ impl Exchange {
             // Where the larger one fails, an answer of which nobody is sure is better than none.
             models.push(small.clone());
         }
-        let share = crate::server::hash(self.asked.request_id.as_bytes()) as f64 / u64::MAX as f64;
+        let share = crate::hashing::hash(self.asked.request_id.as_bytes()) as f64 / u64::MAX as f64;
         let both = step == Step::Judge && share < settings.both;
         let step = Mutex::new(step);
         // Planned once for each request.

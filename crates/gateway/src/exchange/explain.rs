@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use routing::retry;
 
-use super::Exchange;
+use super::request::Exchange;
 use crate::route::{Route, Target};
 
 /// A target as it looks to a request.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use privacy::Permit;
 
-use super::Exchange;
-use super::attempt::{Failed, Started};
+use super::attempt::Started;
+use super::request::Exchange;
+use super::request::Failed;
 use crate::route::{Flight, Route};
 
 impl Exchange {

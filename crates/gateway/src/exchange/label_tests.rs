@@ -10,8 +10,10 @@ use routing::{Failure, Limit, Outcome, Random};
 use wire::Fault;
 
 use super::*;
-use crate::asked::{Who, Wishes};
+use crate::asked::{Asked, Who};
+use crate::route::Flight;
 use crate::server::{Gateway, read_config};
+use crate::wishes::Wishes;
 
 const LABELS: [&str; 3] = ["public", "internal", "secret"];
 
@@ -147,7 +149,7 @@ async fn no_request_goes_where_its_label_forbids() {
     for _ in 0..1_000 {
         let text = config(&mut random);
         let config = read_config(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        let secrets = Box::new(|_: &crate::Secret<'_>| Err("none".to_owned()));
+        let secrets = Box::new(|_: &crate::secret::Secret<'_>| Err("none".to_owned()));
         let gateway = Gateway::new(config, httpd::Options::default(), secrets).await.unwrap();
         for _ in 0..100 {
             let Some(exchange) = exchange(&gateway, &mut random).await else { continue };

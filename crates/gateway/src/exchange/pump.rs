@@ -15,9 +15,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use translation::Ending;
 use wire::Fault;
 
-use super::attempt::{Measured, Opened, Stream, Wanted};
+use super::attempt::{Opened, Stream, Wanted};
 use super::relay::{Broken, Relay};
-use super::{Exchange, Refusal};
+use super::request::Measured;
+use super::request::{Exchange, Refusal};
 use crate::config::OnCut;
 use crate::route::Route;
 

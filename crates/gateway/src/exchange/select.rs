@@ -6,7 +6,7 @@ use privacy::Permit;
 use routing::Ask;
 
 use super::pump::no_target;
-use super::{Exchange, Refusal};
+use super::request::{Exchange, Refusal};
 use crate::config::Tier;
 use crate::route::{Flight, Route, Target};
 

@@ -11,7 +11,7 @@ use translation::{Framing, Scanner, ScannerOptions};
 
 use crate::calibrate::Pair;
 use crate::cascade::{Margins, agree};
-use crate::exchange::Exchange;
+use crate::exchange::request::Exchange;
 
 /// Comparisons at once; further ones are left out.
 const MOST: usize = 4;
