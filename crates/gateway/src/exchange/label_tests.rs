@@ -110,7 +110,9 @@ fn walk(exchange: &Exchange, random: &mut Random) -> usize {
         assert_eq!((permit.label(), permit.clearance()), (exchange.asked.label, clearance));
         attempts += 1;
         let target = flight.target().clone();
-        flight.finish(&Outcome::Failed(failure(random)));
+        // Most are given up, so that not all targets are left alone as failing.
+        let failed = random.below(8) == 0;
+        flight.finish(&if failed { Outcome::Failed(failure(random)) } else { Outcome::Cancelled });
         target
     };
     for route in exchange.models() {
@@ -158,5 +160,5 @@ async fn no_request_goes_where_its_label_forbids() {
             attempts += walk(&exchange, &mut random);
         }
     }
-    assert!(requests == 100_000 && secret > 30_000 && attempts > 100_000, "{requests} {secret} {attempts}");
+    assert!(requests == 100_000 && secret > 30_000 && attempts > 60_000, "{requests} {secret} {attempts}");
 }
