@@ -71,7 +71,8 @@ async fn run(mut exchange: Exchange, stream: Stream, sender: mpsc::Sender<Bytes>
                 let (target, dialect) = (opened.target.clone(), opened.dialect);
                 opened.bill.broke(&exchange, failure, &known);
                 let next = if continued < MOST_CONTINUED {
-                    exchange.go_on(&route, &target, dialect, &mut relay).await
+                    // In a box of its own: few streams break, and each would carry its size.
+                    Box::pin(exchange.go_on(&route, &target, dialect, &mut relay)).await
                 } else {
                     None
                 };
