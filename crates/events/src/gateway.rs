@@ -129,10 +129,7 @@ type Share = Gauge<f64, AtomicU64>;
 /// All metrics of a gateway.
 pub struct GatewayMetrics {
     registry: Mutex<Registry>,
-    requests: NamedFamily<4, Counter>,
-    seconds: NamedFamily<1, Histogram>,
-    first: NamedFamily<1, Histogram>,
-    own: Histogram,
+    request: RequestMetrics,
     attempts: NamedFamily<4, Counter>,
     tokens: NamedFamily<3, Counter>,
     cost: NamedFamily<2, Counter<f64, AtomicU64>>,
@@ -140,6 +137,45 @@ pub struct GatewayMetrics {
     state: StateMetrics,
     cache: NamedFamily<1, Counter>,
     receipts_lost: Counter,
+}
+
+/// What ended requests count into.
+struct RequestMetrics {
+    requests: NamedFamily<4, Counter>,
+    seconds: NamedFamily<1, Histogram>,
+    first: NamedFamily<1, Histogram>,
+    own: Histogram,
+}
+
+impl RequestMetrics {
+    fn new(r: &mut Registry) -> RequestMetrics {
+        RequestMetrics {
+            requests: add(
+                r,
+                "gristmill_gateway_requests",
+                "Ended requests",
+                NamedFamily::new(["model", "class", "label", "outcome"], Counter::default),
+            ),
+            seconds: add(
+                r,
+                "gristmill_gateway_request_seconds",
+                "Seconds from a request's head to its end",
+                NamedFamily::new(["model"], || Histogram::new(&buckets::REQUEST_S)),
+            ),
+            first: add(
+                r,
+                "gristmill_gateway_first_content_seconds",
+                "Seconds from a request's head to the first content of its answer",
+                NamedFamily::new(["model"], || Histogram::new(&buckets::FIRST_TOKEN_S)),
+            ),
+            own: add(
+                r,
+                "gristmill_gateway_own_seconds",
+                "Seconds that a request spent in the gateway before its first attempt was sent, without queueing",
+                Histogram::new(&OWN_S),
+            ),
+        }
+    }
 }
 
 /// What is set when somebody asks.
@@ -205,30 +241,7 @@ impl GatewayMetrics {
         let mut registry = Registry::default();
         let r = &mut registry;
         GatewayMetrics {
-            requests: add(
-                r,
-                "gristmill_gateway_requests",
-                "Ended requests",
-                NamedFamily::new(["model", "class", "label", "outcome"], Counter::default),
-            ),
-            seconds: add(
-                r,
-                "gristmill_gateway_request_seconds",
-                "Seconds from a request's head to its end",
-                NamedFamily::new(["model"], || Histogram::new(&buckets::REQUEST_S)),
-            ),
-            first: add(
-                r,
-                "gristmill_gateway_first_content_seconds",
-                "Seconds from a request's head to the first content of its answer",
-                NamedFamily::new(["model"], || Histogram::new(&buckets::FIRST_TOKEN_S)),
-            ),
-            own: add(
-                r,
-                "gristmill_gateway_own_seconds",
-                "Seconds that a request spent in the gateway before its first attempt was sent, without queueing",
-                Histogram::new(&OWN_S),
-            ),
+            request: RequestMetrics::new(r),
             attempts: add(
                 r,
                 "gristmill_gateway_attempts",
@@ -272,12 +285,12 @@ impl GatewayMetrics {
 
     /// Counts an ended request.
     pub fn request(&self, ended: &GatewayRequest<'_>) {
-        self.requests.get([ended.model, ended.class, ended.label, ended.outcome]).inc();
-        self.seconds.get([ended.model]).observe(ended.seconds);
+        self.request.requests.get([ended.model, ended.class, ended.label, ended.outcome]).inc();
+        self.request.seconds.get([ended.model]).observe(ended.seconds);
         if let Some(first) = ended.first_s {
-            self.first.get([ended.model]).observe(first);
+            self.request.first.get([ended.model]).observe(first);
         }
-        self.own.observe(ended.own_s);
+        self.request.own.observe(ended.own_s);
     }
 
     /// Counts an ended attempt.

@@ -22,6 +22,11 @@ pub(crate) enum Native {
 }
 
 impl Native {
+    /// Whether a stream is asked for in the body, in a dialect.
+    pub(crate) fn streams_in_body(self, dialect: Dialect) -> bool {
+        self.is_translated() && dialect != Dialect::Gemini
+    }
+
     /// Whether requests can be said in another dialect.
     pub(crate) fn is_translated(self) -> bool {
         matches!(self, Native::Chat | Native::Responses | Native::Messages | Native::Gemini)

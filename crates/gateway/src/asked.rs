@@ -105,8 +105,14 @@ impl Asked {
             true => Some(route.places().enter(routing_class(class), tenant, body.len() as u64).await?),
             false => None,
         };
-        let Detected { label, found, redacted } =
-            crate::detection::detect(snapshot, route, key.as_deref(), headers, &head, &body);
+        let Detected { label, found, redacted } = crate::detection::detect(
+            snapshot.detection.as_deref(),
+            route,
+            key.as_deref(),
+            headers,
+            &head,
+            &body,
+        );
         let mut chain = Chain::new(route.name(), tenant);
         for message in head.raw_messages(&body) {
             chain.push(role(message), message);

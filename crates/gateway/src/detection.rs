@@ -10,7 +10,6 @@ use crate::config::Privacy;
 use crate::keys::KeyPolicy;
 use crate::redaction::Redacted;
 use crate::route::Route;
-use crate::snapshot::Snapshot;
 use crate::wishes::Wishes;
 
 /// Bytes of verdicts on texts that were scanned before: a conversation sends its earlier turns again.
@@ -69,7 +68,7 @@ pub(crate) struct Detected {
 
 /// The label of a request, and what was found in it.
 pub(crate) fn detect(
-    snapshot: &Snapshot,
+    detection: Option<&Detection>,
     route: &Route,
     key: Option<&KeyPolicy>,
     wishes: &Wishes,
@@ -79,7 +78,7 @@ pub(crate) fn detect(
     let said = [wishes.label, key.map(|key| key.label), route.label()];
     let label = said.into_iter().flatten().max().unwrap_or_default();
     // What is secret already cannot become more so.
-    let Some(detection) = snapshot.detection.as_deref().filter(|_| label < Label::Secret) else {
+    let Some(detection) = detection.filter(|_| label < Label::Secret) else {
         return Detected { label, found: Vec::new(), redacted: None };
     };
     let Ok(body) = serde_json::from_slice::<Value>(body) else {

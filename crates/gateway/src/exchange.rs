@@ -196,6 +196,8 @@ impl Exchange {
                 let pause = failed.retry_after().unwrap_or(BACKOFF * 2_u32.pow(count.min(4)));
                 let helps = match failed.failure {
                     Failure::Refused { .. } => pause <= settings.wait.0,
+                    // What it cannot do, it cannot do a second time.
+                    Failure::Status(501) => false,
                     Failure::Reset | Failure::Cut | Failure::MalformedStream | Failure::Status(500..) => {
                         count == 0
                     }

@@ -24,6 +24,8 @@ enum Command {
     Explain(explain::Args),
     /// Write a configuration from one of LiteLLM's proxy.
     ImportLitellm(ImportArgs),
+    /// Say for margins of a cascade how many requests would go to the larger model, and how often the answers agree.
+    Calibrate(CalibrateArgs),
 }
 
 #[derive(clap::Args)]
@@ -32,11 +34,22 @@ struct ImportArgs {
     file: PathBuf,
 }
 
+#[derive(clap::Args)]
+struct CalibrateArgs {
+    /// The pairs that a cascade with `both` and `pairs` has written.
+    file: PathBuf,
+
+    /// Share of the small model's answers that may differ from the larger one's.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
+    target: f64,
+}
+
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         None => run::run(&args.run),
         Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::ImportLitellm(args)) => import(&args),
+        Some(Command::Calibrate(args)) => calibrate(&args),
     }
 }
 
@@ -51,5 +64,21 @@ fn import(args: &ImportArgs) -> Result<(), Failure> {
         crate::term::err!("{remark}");
     }
     crate::term::out!("{}", imported.toml.trim_end());
+    Ok(())
+}
+
+/// Longest file of pairs.
+const MAX_PAIRS_BYTES: u64 = 64 << 20;
+
+fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
+    if !(0.0..=1.0).contains(&args.target) {
+        return Err(Failure::usage(format!("--target {} is no share; it must be 0 to 1", args.target)));
+    }
+    let file = crate::files::read("FILE", &args.file, MAX_PAIRS_BYTES)?;
+    let text = file.text("FILE", &args.file)?;
+    let pairs = gateway::calibrate::Calibration::read(text)
+        .map_err(|error| Failure::new(format!("{}: {error}", args.file.display())))?;
+    let calibration = gateway::calibrate::Calibration::new(&pairs, args.target);
+    crate::term::out!("{}", calibration.to_string().trim_end());
     Ok(())
 }

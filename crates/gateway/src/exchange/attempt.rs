@@ -14,7 +14,6 @@ use translation::{Dialect, Edit, Ending, Framing, Scanner, ScannerOptions};
 use wire::Fault;
 
 use super::bill::Bill;
-use super::cascade::has_stream_field;
 use super::relay::{self, Relay};
 use super::request::{Exchange, Failed, Measured, Refusal};
 use crate::api::Native;
@@ -113,19 +112,13 @@ impl Exchange {
         let label = redacted.as_ref().map_or(self.asked.label, |redacted| redacted.label);
         assert_eq!((permit.label(), permit.clearance()), (label, upstream.clearance));
         let api = self.asked.api;
+        // Another target may speak the client's dialect, or say what this one cannot.
+        let unable = |fault| Failed { failure: Failure::Status(501), refusal: Refusal::Fault(fault) };
         let dialect = self.dialect_for(route, &upstream).ok_or_else(|| {
             let message = format!("upstream {:?} does not speak {}", upstream.name, api.path);
-            Failed {
-                failure: Failure::Status(501),
-                refusal: Refusal::Fault(Fault::unavailable("no_upstream", message, 1)),
-            }
+            unable(Fault::unavailable("no_upstream", message, 1))
         })?;
-        let body =
-            self.body_for(route, &target, dialect, wanted, redacted.as_deref()).map_err(|fault| Failed {
-                // Another target may speak the client's dialect.
-                failure: Failure::Status(501),
-                refusal: Refusal::Fault(fault),
-            })?;
+        let body = self.body_for(route, &target, dialect, wanted, redacted.as_deref()).map_err(unable)?;
         let mut bill = self.reserve(route, flight, why).await?;
         let stream = self.asked.stream || wanted.judge && dialect == Dialect::OpenAiChat;
         let request = upstream
@@ -156,11 +149,15 @@ impl Exchange {
             bill.answered(answer.status.as_u16());
             return Ok(Opened { target, answer, dialect, bill, redacted, deadline });
         }
-        let status = answer.status;
+        let failed = self.refusal_of(&upstream.name, dialect, &mut answer, times.idle).await;
+        Err(self.failed(bill, failed, answer.status.as_u16()))
+    }
+
+    /// What an answer says that is none.
+    async fn refusal_of(&self, name: &str, dialect: Dialect, answer: &mut Answer, idle: Duration) -> Failed {
         let retry_after = retry_after(&answer.headers);
-        let said = answer.whole(ERROR_BYTES, times.idle).await.unwrap_or_default();
-        let failed = self.refused(&upstream.name, dialect, status, retry_after, &said);
-        Err(self.failed(bill, failed, status.as_u16()))
+        let said = answer.whole(ERROR_BYTES, idle).await.unwrap_or_default();
+        self.refused(name, dialect, answer.status, retry_after, &said)
     }
 
     /// The body in the upstream's dialect.
@@ -193,7 +190,7 @@ impl Exchange {
             extra.extend([("logprobs", Value::from(true)), ("top_logprobs", Value::from(2))]);
         }
         let stream = asked.stream || judge;
-        if stream != asked.head.stream && has_stream_field(asked.api.native, dialect) {
+        if stream != asked.head.stream && asked.api.native.streams_in_body(dialect) {
             extra.push(("stream", Value::from(stream)));
             if !stream {
                 extra.push(("stream_options", Value::Null));

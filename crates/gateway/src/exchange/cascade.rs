@@ -17,7 +17,6 @@ use wire::Fault;
 use super::attempt::{Opened, Started, StartedBody, Stream, Wanted, framing, started};
 use super::relay::Relay;
 use super::request::{Cascading, Exchange, Failed, Measured, Refusal, Step};
-use crate::api::Native;
 use crate::cascade::Margins;
 use crate::config::{Cascade, CascadeWhen, Kind};
 use crate::route::{Flight, Route};
@@ -302,9 +301,4 @@ fn measured(holding: &Holding) -> Measured {
     let first = holding.first_content.map(|at| at.saturating_duration_since(began).as_secs_f64());
     let events = holding.relay.content_events();
     Measured { usage: holding.relay.usage(), events, first_s: first.unwrap_or(total_s), total_s }
-}
-
-/// Whether an operation has a stream in the body, which can be asked for there.
-pub(super) fn has_stream_field(native: Native, dialect: Dialect) -> bool {
-    native.is_translated() && dialect != Dialect::Gemini
 }
