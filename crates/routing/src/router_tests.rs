@@ -398,7 +398,7 @@ fn any_outcome(random: u64, size: u32) -> Outcome {
         first_token_s: f64::from(size) / 1e3,
         total_s: f64::from(size) / 5e2,
         prompt_tokens: random % 5_000,
-        cached_tokens: (random % 2 == 0).then_some(random % 9_000),
+        cached_tokens: random.is_multiple_of(2).then_some(random % 9_000),
         output_tokens: random % 700,
     };
     match random % 5 {
