@@ -7,6 +7,7 @@ mod bench_serve;
 mod encoders;
 mod faults;
 mod gateway;
+mod gateway_command;
 mod inspect;
 mod models_bench_serve;
 mod models_greedy;

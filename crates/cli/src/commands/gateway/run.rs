@@ -18,6 +18,7 @@ const MAX_BYTES: u64 = 4 << 20;
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
+#[group(skip)]
 pub(super) struct Args {
     /// The configuration: upstreams, models, keys, budgets.
     #[arg(long, value_name = "FILE", default_value = "gateway.toml")]
