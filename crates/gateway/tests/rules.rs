@@ -332,3 +332,29 @@ async fn a_new_configuration_leaves_running_requests_alone() {
     assert_eq!((first.totals().attempts, second.totals().attempts), (1, 1));
     assert!(read_config("[[model]]\nname = \"x\"\ntargets = []\n").is_err());
 }
+
+#[tokio::test]
+async fn a_slow_own_node_gets_a_second_attempt_beside_it() {
+    let slow = Provider::start(Script::new().tokens(8)).await.unwrap();
+    let well = Provider::start(Script::new().tokens(8)).await.unwrap();
+    let node = |name: &str, url: String| {
+        format!("[[upstream]]\nname = \"{name}\"\nurl = \"{url}/v1\"\nkind = \"openai\"\ntier = \"own\"\n")
+    };
+    let config = node("slow", slow.url())
+        + &node("well", well.url())
+        + "[[model]]\nname = \"main\"\npolicy = \"round-robin\"\ntargets = [{ upstream = \"slow\" }, { upstream = \"well\" }]\n"
+        + "[hedge]\nenabled = true\nshare = 0.5\n";
+    let running = start(&config).await;
+    // What is slow is known by what was usual.
+    for _ in 0..80 {
+        assert!(post(running.address, "/v1/chat/completions", &[], &chat("main", true)).await.is_complete());
+    }
+    slow.set_script(Script::new().tokens(8).pace(8_000, 0));
+    for _ in 0..4 {
+        let reply = post(running.address, "/v1/chat/completions", &[], &chat("main", true)).await;
+        assert!(reply.is_complete() && reply.took < Duration::from_secs(4), "{reply:?}");
+        assert_eq!(reply.header("x-gristmill-upstream"), Some("well"));
+    }
+    let text = ask(running.address, "GET", "/metrics", &[], "").await.body;
+    assert!(text.contains("why=\"hedge\",result=\"ok\""), "{text}");
+}
