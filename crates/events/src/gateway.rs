@@ -96,7 +96,7 @@ pub struct GatewayAttempt<'a> {
     pub result: &'a str,
     /// Prompt tokens, cached prompt tokens, and generated tokens.
     pub tokens: [u64; 3],
-    /// Its price, in billionths of the currency's unit.
+    /// Price, in billionths of the currency's unit.
     pub nanos: u64,
 }
 
@@ -114,7 +114,7 @@ pub struct GatewayUpstream<'a> {
 /// A budget now.
 #[derive(Debug, Clone, Copy)]
 pub struct GatewayBudget<'a> {
-    /// Whose it is: `key "a"`.
+    /// Subject: `key "a"`.
     pub subject: &'a str,
     /// `day`, `month` or `total`.
     pub window: &'a str,

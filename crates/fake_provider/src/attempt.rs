@@ -124,7 +124,7 @@ pub(crate) struct Attempt {
     shared: Arc<Shared>,
     script: Arc<Script>,
     pub(crate) number: u64,
-    /// Those answered at once when it began, itself included.
+    /// Requests answered at once when it began, itself included.
     pub(crate) running: u64,
     pub(crate) status: u16,
     pub(crate) fault: Option<&'static str>,

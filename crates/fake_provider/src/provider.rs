@@ -46,12 +46,12 @@ impl Provider {
         Ok(Self { addr, shared, accepting })
     }
 
-    /// Its address.
+    /// Address of the provider.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Its base URL without a path: `http://127.0.0.1:PORT`.
+    /// Base URL without a path: `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }

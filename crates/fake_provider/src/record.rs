@@ -28,9 +28,9 @@ impl AddAssign for Usage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Price {
-    /// Of a prompt's token that the cache did not have.
+    /// Price of a prompt's token that the cache did not have.
     pub input: u64,
-    /// Of a prompt's token that the cache had.
+    /// Price of a prompt's token that the cache had.
     pub cached_input: u64,
     /// Of an answer's token.
     pub output: u64,

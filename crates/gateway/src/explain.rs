@@ -87,7 +87,7 @@ fn told(exchange: Exchange, currency: &str) -> Value {
         "model": asked.model,
         "label": asked.label.name(),
         "found": asked.found,
-        "class": words::class(asked.class),
+        "class": asked.class.name(),
         "prompt_tokens": asked.prompt_tokens,
         "max_tokens": asked.max_tokens,
         "stream": asked.stream,
@@ -101,7 +101,7 @@ fn told(exchange: Exchange, currency: &str) -> Value {
         "model {} · label {}{found} · class {} · about {} prompt tokens, at most {} of the answer\n",
         asked.model,
         asked.label.name(),
-        words::class(asked.class),
+        asked.class.name(),
         asked.prompt_tokens,
         asked.max_tokens,
     );

@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 pub enum LoadMode {
     /// Each connection sends its next request when it has the answer to the last one.
     Closed,
-    /// So many requests a second on all connections together, at even distances.
+    /// Requests a second on all connections together, at even distances.
     Open {
         /// Requests a second.
         rate: f64,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use routing::{Gate, TargetStatus};
 use serde_json::{Value, json};
 
-use super::words::{class, kind, tier};
+use super::words::{kind, tier};
 use crate::config::{Budget, Window};
 use crate::route::Target;
 use crate::snapshot::Snapshot;
@@ -135,7 +135,7 @@ pub(super) fn keys(shared: &Shared) -> Value {
         json!({
             "name": key.name,
             "team": key.team,
-            "class": class(key.class),
+            "class": key.class.name(),
             "label": key.label.unwrap_or_default().name(),
             "models": key.models,
             "admin": key.admin,

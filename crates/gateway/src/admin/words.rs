@@ -1,6 +1,6 @@
 //! Words of settings, as the configuration writes them.
 
-use crate::config::{Class, Kind, Tier};
+use crate::config::{Kind, Tier};
 
 /// Whose the machine is.
 pub(crate) fn tier(tier: Tier) -> &'static str {
@@ -19,15 +19,5 @@ pub(crate) fn kind(kind: Kind) -> &'static str {
         Kind::Anthropic => "anthropic",
         Kind::Gemini => "gemini",
         Kind::Azure => "azure",
-    }
-}
-
-/// The urgency of a request.
-pub(crate) fn class(class: Class) -> &'static str {
-    match class {
-        Class::Batch => "batch",
-        Class::Standard => "standard",
-        Class::Premium => "premium",
-        Class::Urgent => "urgent",
     }
 }

@@ -16,3 +16,15 @@ pub enum Class {
     /// Before all others.
     Urgent,
 }
+
+impl Class {
+    /// The name, as the configuration writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Batch => "batch",
+            Class::Standard => "standard",
+            Class::Premium => "premium",
+            Class::Urgent => "urgent",
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ledger::Amount;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -55,14 +56,8 @@ impl<'de> Deserialize<'de> for Nanos {
 const MOST_UNITS: i64 = 1_000_000_000;
 
 fn nanos(text: &str) -> Option<i64> {
-    let (units, decimals) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    if !digits(units) || decimals.len() > 9 || !(decimals.is_empty() || digits(decimals)) {
-        return None;
-    }
-    let units: i64 = units.parse().ok().filter(|units| *units <= MOST_UNITS)?;
-    let below: i64 = if decimals.is_empty() { 0 } else { format!("{decimals:0<9}").parse().ok()? };
-    Some(units * 1_000_000_000 + below)
+    let amount = Amount::parse(text.strip_suffix('.').unwrap_or(text)).ok()?;
+    Some(amount.nano()).filter(|nanos| nanos / 1_000_000_000 <= MOST_UNITS)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use routing::{Answer, Failure, Outcome};
 use translation::TokenUsage;
 
 use super::request::Exchange;
-use super::request::{Failed, Measured};
+use super::request::{Failed, Measured, Refusal, ratio};
 use crate::config::{Price, Tier};
 use crate::receipt::Attempts;
 use crate::route::{Flight, Route, Target, word};
@@ -81,9 +81,7 @@ impl Exchange {
                     bound,
                 })
             }
-            Err(fault) => {
-                Err(Failed { failure: Failure::Status(402), refusal: super::request::Refusal::Fault(fault) })
-            }
+            Err(fault) => Err(Failed { failure: Failure::Status(402), refusal: Refusal::Fault(fault) }),
         }
     }
 }
@@ -105,7 +103,7 @@ impl Bill {
     }
 
     /// Settles a whole answer.
-    pub(crate) fn settle(self, exchange: &Exchange, measured: &Measured) {
+    pub(crate) fn settle(mut self, exchange: &Exchange, measured: &Measured) {
         let usage = measured.usage.unwrap_or_else(|| guess(exchange, measured));
         let amount = self.amount(&usage);
         let outcome = Outcome::Answered(Answer {
@@ -115,25 +113,22 @@ impl Bill {
             cached_tokens: measured.usage.map(|usage| usage.cached),
             output_tokens: usage.output,
         });
-        if let Some(ratio) =
-            self.flight.as_ref().and_then(|flight| super::request::ratio(flight, measured.total_s))
-        {
+        if let Some(ratio) = self.flight.as_ref().and_then(|flight| ratio(flight, measured.total_s)) {
             self.shared.metrics.prediction(&self.target.upstream.name, ratio);
         }
-        self.close(&outcome, "ok", &usage, amount, Billing::Billed);
+        self.end(&outcome, "ok", &usage, amount, Billing::Billed);
     }
 
     /// Settles an attempt that failed before any content.
-    pub(crate) fn failed(self, exchange: &Exchange, failure: Failure, status: u16) {
+    pub(crate) fn failed(mut self, exchange: &Exchange, failure: Failure, status: u16) {
         let policy = exchange.snapshot.retry_policy();
         let maybe = routing::retry::rule(failure, self.target.tier(), false, &policy).may_be_billed;
         let (billing, amount) = match maybe {
             true => (Billing::PossiblyBilled, self.bound),
             false => (Billing::Free, Amount::ZERO),
         };
-        let mut bill = self;
-        bill.status = status;
-        bill.close(&Outcome::Failed(failure), word(failure), &TokenUsage::default(), amount, billing);
+        self.status = status;
+        self.end(&Outcome::Failed(failure), word(failure), &TokenUsage::default(), amount, billing);
     }
 
     /// Settles a stream that broke after content.
@@ -152,30 +147,19 @@ impl Bill {
     }
 
     /// What came is paid for; what the provider computed beyond that is not known, so that the bound stays possible.
-    fn partly(self, exchange: &Exchange, outcome: &Outcome, result: &'static str, known: &Measured) {
+    fn partly(mut self, exchange: &Exchange, outcome: &Outcome, result: &'static str, known: &Measured) {
         let usage = known.usage.unwrap_or_else(|| guess(exchange, known));
         if known.usage.is_some() || self.target.upstream.tier == Tier::Own {
             let amount = self.amount(&usage);
-            self.close(outcome, result, &usage, amount, Billing::Billed);
+            self.end(outcome, result, &usage, amount, Billing::Billed);
         } else {
             let bound = self.bound;
-            self.close(outcome, result, &usage, bound, Billing::PossiblyBilled);
+            self.end(outcome, result, &usage, bound, Billing::PossiblyBilled);
         }
     }
 
     fn amount(&self, usage: &TokenUsage) -> Amount {
         self.target.price.map_or(Amount::ZERO, |price| cost(&price, usage))
-    }
-
-    fn close(
-        mut self,
-        outcome: &Outcome,
-        result: &'static str,
-        usage: &TokenUsage,
-        amount: Amount,
-        billing: Billing,
-    ) {
-        self.end(outcome, result, usage, amount, billing);
     }
 
     fn end(

@@ -17,8 +17,7 @@ use wire::Fault;
 
 use super::attempt::{Opened, Stream, Wanted};
 use super::relay::{Broken, Relay};
-use super::request::Measured;
-use super::request::{Exchange, Refusal};
+use super::request::{Exchange, Measured, Refusal};
 use crate::config::OnCut;
 use crate::route::Route;
 

@@ -13,7 +13,7 @@ use translation::TokenUsage;
 use wire::Fault;
 
 use crate::asked::Asked;
-use crate::config::{Cascade, Class};
+use crate::config::Cascade;
 use crate::receipt::{Attempts, Ended};
 use crate::route::{Flight, Route};
 use crate::snapshot::Snapshot;
@@ -21,6 +21,7 @@ use crate::state::Shared;
 
 /// How many attempts it took.
 pub(super) const ATTEMPTS: HeaderName = HeaderName::from_static("x-gristmill-attempts");
+
 /// A request under way.
 pub(crate) struct Exchange {
     pub(crate) shared: Arc<Shared>,
@@ -155,7 +156,7 @@ impl Drop for Exchange {
         let model = self.snapshot.route(&self.asked.model).map_or("", |route| route.name());
         self.shared.metrics.request(&GatewayRequest {
             model,
-            class: class_name(self.asked.class),
+            class: self.asked.class.name(),
             label: self.asked.label.name(),
             outcome,
             seconds: now.saturating_duration_since(self.began).as_secs_f64(),
@@ -169,15 +170,6 @@ impl Drop for Exchange {
             // Whoever shares the answer may have left.
             let _ = tell.send(Summary { ok, substituted, price: attempts.invoice() });
         }
-    }
-}
-
-pub(crate) fn class_name(class: Class) -> &'static str {
-    match class {
-        Class::Batch => "batch",
-        Class::Standard => "standard",
-        Class::Premium => "premium",
-        Class::Urgent => "urgent",
     }
 }
 
