@@ -13,9 +13,8 @@ use privacy::Label;
 use wire::Fault;
 use wire::node::{LOAD_HEADER, NODE_HEADER, NodeLoad, NodePush, NodeRecord, NodeState};
 
-use crate::config::{self, Config, Kind, Tier};
+use crate::config::{self, Kind, Tier};
 use crate::route::Flight;
-use crate::secret::{Secret, Secrets};
 use crate::snapshot::Snapshot;
 use crate::upstream::Upstream;
 
@@ -35,16 +34,6 @@ struct Node {
     url: String,
     record: NodeRecord,
     seen: Instant,
-}
-
-/// The key by which nodes register themselves.
-///
-/// # Errors
-/// A file that cannot be read.
-pub(crate) fn key(config: &Config, secrets: &Secrets) -> Result<Option<String>, String> {
-    let Some(path) = &config.gateway.nodes_key_file else { return Ok(None) };
-    let text = secrets(&Secret::File(path)).map_err(|why| format!("gateway.nodes_key_file: {why}"))?;
-    Ok(Some(text.trim().to_owned()))
 }
 
 impl Nodes {

@@ -11,7 +11,7 @@ use wire::node::{NODE_PATH, NodePush, NodeRecord, PUSH_BYTES};
 
 use crate::config::{Discover, Kind};
 use crate::discovery::resolve;
-use crate::nodes::{key, name, tell};
+use crate::nodes::{name, tell};
 use crate::state::Shared;
 use crate::upstream::Upstream;
 
@@ -65,8 +65,7 @@ pub(crate) async fn leave(
 /// Whether a request shows the nodes' key. Without one in the configuration no node can register.
 fn check_key(shared: &Shared, request: &Request) -> Result<(), Fault> {
     let snapshot = shared.snapshot.load();
-    let wanted = key(&snapshot.config, &shared.secrets).map_err(Fault::internal)?;
-    let Some(wanted) = wanted else {
+    let Some(wanted) = &snapshot.node_key else {
         return Err(Fault::origin(
             "nodes cannot register here: the configuration has no gateway.nodes_key_file",
         ));

@@ -86,8 +86,7 @@ impl Gateway {
         let metrics = Arc::new(GatewayMetrics::new());
         let budgets = Budgets::open(&config).await.map_err(ConfigError::Unusable)?;
         let (snapshot, keys) = Snapshot::new(config, None, &secrets).map_err(ConfigError::Unusable)?;
-        let node_key = nodes::key(&snapshot.config, &secrets).map_err(ConfigError::Unusable)?;
-        let keys = with_node_key(keys, node_key.as_deref())?;
+        let keys = with_node_key(keys, snapshot.node_key.as_deref())?;
         let settings = &snapshot.config.gateway;
         let options = httpd::Options {
             keys,
@@ -138,8 +137,7 @@ impl Gateway {
         let before = shared.snapshot.load();
         let (snapshot, keys) =
             Snapshot::new(config, Some(&before), &shared.secrets).map_err(ConfigError::Unusable)?;
-        let node_key = nodes::key(&snapshot.config, &shared.secrets).map_err(ConfigError::Unusable)?;
-        let keys = with_node_key(keys, node_key.as_deref())?;
+        let keys = with_node_key(keys, snapshot.node_key.as_deref())?;
         if !shared.edge.set_keys(keys) {
             let message =
                 "the new configuration has no keys, and the present one has: everybody could come in";
@@ -183,7 +181,7 @@ impl Gateway {
 /// The keys of clients, and the one by which nodes register themselves.
 fn with_node_key(mut keys: Keys, node_key: Option<&str>) -> Result<Keys, ConfigError> {
     if let Some(key) = node_key.filter(|_| !keys.is_empty()) {
-        let line = format!("{} name={}", key.trim(), nodes::KEY_NAME);
+        let line = format!("{key} name={}", nodes::KEY_NAME);
         keys.add_lines(&line)
             .map_err(|error| ConfigError::Unusable(format!("gateway.nodes_key_file: {error}")))?;
     }

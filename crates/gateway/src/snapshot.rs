@@ -30,6 +30,8 @@ pub(crate) struct Snapshot {
     pub(crate) detection: Option<Arc<Detection>>,
     /// Addresses of upstreams whose host stands for several machines.
     pub(crate) discovered: Discovered,
+    /// The key by which nodes register themselves; without one none can.
+    pub(crate) node_key: Option<String>,
     /// When it was made.
     pub(crate) since: Instant,
     /// For upstreams that register themselves.
@@ -63,6 +65,13 @@ impl Snapshot {
             upstreams.push(Arc::new(Upstream::new(table, key, &tls).map_err(place)?));
         }
         let (keys, policies) = keys::read(&config, secret)?;
+        let node_key = match &config.gateway.nodes_key_file {
+            None => None,
+            Some(path) => {
+                let text = secret(&Secret::File(path));
+                Some(text.map_err(|why| format!("gateway.nodes_key_file: {why}"))?.trim().to_owned())
+            }
+        };
         let detection = match &config.privacy {
             None => None,
             Some(table) => Some(Arc::new(Detection::new(table, crate::hashing::random())?)),
@@ -85,6 +94,7 @@ impl Snapshot {
             routes,
             by_name,
             keys: policies,
+            node_key,
             detection,
             discovered,
             since: Instant::now(),
