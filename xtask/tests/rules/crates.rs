@@ -174,6 +174,42 @@ pub const RULES: &[Rule] = &[
         effects: &[Clock, Files, Sockets],
     },
     Rule {
+        name: "jobs",
+        depends: &[],
+        tests_depend: &[],
+        // `sha2` asks the C library of some systems for the CPU's instructions.
+        never_links: &["tokio", "axum", "hyper"],
+        effects: &[],
+    },
+    Rule {
+        name: "job_store",
+        depends: &["jobs"],
+        tests_depend: &[],
+        never_links: &["axum", "hyper", "engine"],
+        effects: &[Files],
+    },
+    Rule {
+        name: "webhooks",
+        depends: &["jobs"],
+        tests_depend: &[],
+        never_links: &["axum", "service", "engine"],
+        effects: &[Clock, Sockets],
+    },
+    Rule {
+        name: "job_server",
+        depends: &["events", "httpd", "inference", "job_store", "jobs", "webhooks", "wire"],
+        tests_depend: &[],
+        never_links: &["service", "engine", "model", "kernels", "weights", "text", "cpu"],
+        effects: &[Clock],
+    },
+    Rule {
+        name: "batch",
+        depends: &["jobs"],
+        tests_depend: &[],
+        never_links: &["axum", "service", "engine", "model", "kernels", "weights", "text", "cpu"],
+        effects: &[Clock, Files],
+    },
+    Rule {
         name: "fake_provider",
         depends: &[],
         tests_depend: &[],

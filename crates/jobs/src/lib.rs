@@ -1,0 +1,23 @@
+//! Durable jobs as a state machine: what may happen to a job or a batch, and what follows.
+//!
+//! A job is one request of an inference endpoint that was accepted and will be finished once, whatever dies in between.
+//! It is executed at least once, and its result becomes visible exactly once: each claim raises the job's *epoch*, every
+//! write of a worker names the epoch that it holds, and a write of an older epoch changes nothing. A worker holds a job by
+//! a *lease* that it renews while its engine makes progress.
+//!
+//! The crate decides only. Time is an argument in Unix milliseconds, random numbers are arguments; the rows are kept by the
+//! crate `job_store`, requests are run by `job_server`.
+//!
+//! Deliberately absent: threads, clocks, files, sockets, and knowledge of models.
+
+pub mod batch;
+pub mod file;
+pub mod id;
+pub mod job;
+
+pub use batch::{Batch, BatchKind, BatchStatus, Counts, LineOutcome};
+pub use file::{File, Purpose};
+pub use job::{Class, Face, Job, JobError, JobStatus, Progress, Usage};
+
+/// A time in Unix milliseconds.
+pub type Millis = i64;
