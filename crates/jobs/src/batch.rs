@@ -1,6 +1,7 @@
 //! A batch: many jobs that were accepted together and are answered together.
 
-use crate::{Millis, Usage};
+use crate::job::Usage;
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -146,4 +147,40 @@ pub struct Batch {
     pub archived_at: Option<Millis>,
     /// Who is told when it ends.
     pub webhook: Option<String>,
+}
+
+impl Batch {
+    /// A batch that was just accepted and is to be validated.
+    pub fn new(id: String, kind: BatchKind, endpoint: String, now: Millis, expires_at: Millis) -> Batch {
+        Batch {
+            id,
+            key: String::new(),
+            kind,
+            endpoint,
+            model: None,
+            input_file: String::new(),
+            completion_window: "24h".to_owned(),
+            status: BatchStatus::Validating,
+            output_file: None,
+            error_file: None,
+            output_seconds: None,
+            errors: Vec::new(),
+            counts: Counts::default(),
+            usage: Usage::default(),
+            cost_micros: None,
+            lines_read: 0,
+            metadata: BTreeMap::new(),
+            created_at: now,
+            in_progress_at: None,
+            expires_at,
+            finalizing_at: None,
+            completed_at: None,
+            failed_at: None,
+            expired_at: None,
+            cancelling_at: None,
+            cancelled_at: None,
+            archived_at: None,
+            webhook: None,
+        }
+    }
 }

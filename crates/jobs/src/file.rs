@@ -1,6 +1,6 @@
 //! Files that clients put in and batches write.
 
-use crate::Millis;
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 
 /// What a file is for.

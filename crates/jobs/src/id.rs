@@ -2,7 +2,7 @@
 //!
 //! Format: <https://github.com/ulid/spec>: 48 bits of Unix milliseconds and 80 random bits in Crockford's base 32.
 
-use crate::Millis;
+use crate::time::Millis;
 
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 

@@ -1,6 +1,6 @@
 //! A job: one request that is run until it has ended.
 
-use crate::Millis;
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -171,4 +171,83 @@ pub struct Job {
     pub webhook: Option<String>,
     /// The number of its last event; each change raises it.
     pub sequence: u64,
+}
+
+impl Progress {
+    /// Nothing is done yet.
+    pub fn waiting() -> Progress {
+        Progress { phase: "waiting".to_owned(), ..Progress::default() }
+    }
+}
+
+impl Usage {
+    /// Tokens of the prompt and of the answer.
+    pub fn total_tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Usage) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
+        }
+    }
+}
+
+/// Attempts of a job for which nothing else was asked.
+pub const DEFAULT_ATTEMPTS: u32 = 3;
+/// A job is kept for a week after it has ended if nothing else was asked, in milliseconds.
+pub const DEFAULT_RETAIN: Millis = 7 * 24 * 60 * 60 * 1_000;
+
+impl Job {
+    /// A job that was just accepted: queued, to be run at once, without a deadline. Its acceptance is event 1.
+    pub fn new(id: String, face: Face, endpoint: String, now: Millis) -> Job {
+        Job {
+            id,
+            key: String::new(),
+            face,
+            batch: None,
+            line: None,
+            custom_id: None,
+            endpoint,
+            model: String::new(),
+            body_sha256: String::new(),
+            class: Class::Default,
+            prefix_rank: 0,
+            status: JobStatus::Queued,
+            epoch: 0,
+            worker: None,
+            lease_until: None,
+            attempts: 0,
+            max_attempts: DEFAULT_ATTEMPTS,
+            lost_leases: 0,
+            run_at: now,
+            deadline: None,
+            created_at: now,
+            started_at: None,
+            finished_at: None,
+            retain: DEFAULT_RETAIN,
+            progress: Progress::waiting(),
+            status_code: None,
+            result_sha256: None,
+            result_bytes: None,
+            error: None,
+            usage: None,
+            cost_micros: None,
+            dead: false,
+            cancel_requested_at: None,
+            metadata: BTreeMap::new(),
+            webhook: None,
+            sequence: 1,
+        }
+    }
+
+    /// When the job is deleted; none while it is open.
+    pub fn retain_until(&self) -> Option<Millis> {
+        self.finished_at.map(|end| end.saturating_add(self.retain))
+    }
 }

@@ -11,13 +11,22 @@
 //! Deliberately absent: threads, clocks, files, sockets, and knowledge of models.
 
 pub mod batch;
+pub mod batch_transition;
 pub mod file;
 pub mod id;
 pub mod job;
+pub mod schedule;
+pub mod time;
+pub mod transition;
 
-pub use batch::{Batch, BatchKind, BatchStatus, Counts, LineOutcome};
+#[cfg(test)]
+mod batch_transition_tests;
+#[cfg(test)]
+mod transition_tests;
+
+pub use batch::{Batch, BatchKind, BatchStatus, Counts, FileError, LineOutcome};
+pub use batch_transition::{BatchChange, BatchRefused};
 pub use file::{File, Purpose};
 pub use job::{Class, Face, Job, JobError, JobStatus, Progress, Usage};
-
-/// A time in Unix milliseconds.
-pub type Millis = i64;
+pub use time::Millis;
+pub use transition::{Change, Refused, Success};
