@@ -1,68 +1,16 @@
 //! Metrics of the gateway: requests, attempts at upstreams, money, and how good its predictions were.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError};
 
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder, text as encoding};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::text as encoding;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::Registry;
 
 use crate::histogram::Histogram;
+use crate::named::{NamedFamily, add};
 use crate::{Format, buckets, text};
-
-/// Series by label values that are known at run time only, written in their order. Values beyond [`MOST_SERIES`] share
-/// the series `other`.
-#[derive(Debug, Clone)]
-struct NamedFamily<const N: usize, M> {
-    names: [&'static str; N],
-    series: Arc<RwLock<BTreeMap<[String; N], M>>>,
-    new: fn() -> M,
-}
-
-/// Most series of a family: upstreams times models of a large configuration.
-const MOST_SERIES: usize = 4_096;
-
-impl<const N: usize, M: Clone> NamedFamily<N, M> {
-    fn new(names: [&'static str; N], new: fn() -> M) -> NamedFamily<N, M> {
-        NamedFamily { names, series: Arc::default(), new }
-    }
-
-    fn get(&self, values: [&str; N]) -> M {
-        let mut key = values.map(text::escape);
-        if let Some(found) = self.series.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
-            return found.clone();
-        }
-        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
-        if series.len() >= MOST_SERIES {
-            key = [(); N].map(|()| "other".to_owned());
-        }
-        series.entry(key).or_insert_with(self.new).clone()
-    }
-}
-
-impl<const N: usize, M: Clone + EncodeMetric> EncodeMetric for NamedFamily<N, M> {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
-        let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
-        for (values, metric) in series.iter() {
-            let labels: Vec<(&'static str, &str)> =
-                self.names.iter().copied().zip(values.iter().map(String::as_str)).collect();
-            metric.encode(encoder.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-
-    fn metric_type(&self) -> MetricType {
-        (self.new)().metric_type()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.series.read().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-}
 
 /// An ended request.
 #[derive(Debug, Clone, Copy)]
@@ -215,11 +163,6 @@ impl StateMetrics {
             ),
         }
     }
-}
-
-fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
-    registry.register(name, help, metric.clone());
-    metric
 }
 
 /// Seconds of a gateway's own: from ten microseconds on.
@@ -379,14 +322,5 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }
         assert!(!text.contains("kind=\"generated\""));
-    }
-
-    #[test]
-    fn names_are_bounded() {
-        let metrics = GatewayMetrics::new();
-        for at in 0..MOST_SERIES + 10 {
-            metrics.prediction(&format!("u{at}"), 1.0);
-        }
-        assert_eq!(metrics.error.series.read().unwrap().len(), MOST_SERIES + 1);
     }
 }

@@ -166,6 +166,14 @@ impl Keys {
     }
 }
 
+impl Keys {
+    /// The client whose key has this name; the one of nobody if there is none.
+    pub(crate) fn client_named(&self, name: &str) -> Client {
+        let named = self.entries.iter().find(|entry| entry.allowance.name() == name);
+        named.map_or_else(Client::default, |entry| entry.allowance.client())
+    }
+}
+
 /// A number for each key, the same after a restart: the first eight bytes of its hash.
 fn client(hash: &[u8; 32]) -> Client {
     Client(hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte)))

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use axum::http::Method;
 use axum::response::Response;
 use events::{Event, Metrics, Rejection};
-use inference::{Audit, Shares};
+use inference::{Audit, Client, Shares};
 use wire::Fault;
 
 use crate::auth::Keys;
@@ -74,6 +74,11 @@ impl Edge {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The client whose key has this name; the one of nobody if there is none.
+    pub fn client_named(&self, name: &str) -> Client {
+        self.keys().client_named(name)
+    }
+
     /// Takes other keys from now on. What the keys in both have used of their limits stays used. Gives back whether it
     /// did: a server that has keys is not left without any, which would let everybody in.
     pub fn set_keys(&self, mut keys: Keys) -> bool {
@@ -96,6 +101,11 @@ impl Edge {
     pub fn refused(&self, reason: Rejection, fault: Fault) -> Fault {
         self.metrics.record(Event::Rejected(reason));
         fault
+    }
+
+    /// Who hears of every request when it is over.
+    pub fn audit(&self) -> Option<Arc<dyn Audit>> {
+        self.audit.get().cloned()
     }
 
     /// The number of the next id.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
-use crate::{Client, Owner};
+use crate::{Client, Owner, Token};
 
 /// The parent span of a request, from the `traceparent` header (W3C Trace Context).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,15 @@ pub trait Place: Send {
 pub trait Audit: Send + Sync {
     /// Records an ended request.
     fn note(&self, record: &Record);
+}
+
+/// Hears of an answer while it is made, from an async thread; it must not block.
+pub trait Listener: Send + Sync {
+    /// The prompts have so many tokens together.
+    fn prompt(&self, tokens: usize);
+
+    /// Tokens of a choice came: their ids, and the text that they completed.
+    fn tokens(&self, choice: usize, tokens: &[Token]);
 }
 
 /// Passes each record to all sinks, in order.
@@ -143,6 +152,7 @@ struct Inner {
     /// Time that the request waited for its model to be loaded.
     model_wait: Duration,
     warnings: Vec<String>,
+    listener: Option<Arc<dyn Listener>>,
 }
 
 /// Upper bound of a request's warnings; further ones are dropped.
@@ -187,6 +197,7 @@ impl RequestContext {
             prepared_tokens: 0,
             model_wait: Duration::ZERO,
             warnings: Vec::new(),
+            listener: None,
         });
         Arc::new(RequestContext {
             began: Instant::now(),
@@ -247,6 +258,16 @@ impl RequestContext {
     /// Attaches the concurrency slot that the request holds.
     pub fn attach_place(&self, place: Box<dyn Place>) {
         self.change(|inner| inner.place = Some(place));
+    }
+
+    /// Tells `listener` of the answers while they are made.
+    pub fn listen(&self, listener: Arc<dyn Listener>) {
+        self.change(|inner| inner.listener = Some(listener));
+    }
+
+    /// Who hears of the answers while they are made.
+    pub fn listener(&self) -> Option<Arc<dyn Listener>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).listener.clone()
     }
 
     /// Adds a warning for the client, sent in a header: a part of the request was ignored or approximated.

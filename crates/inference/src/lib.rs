@@ -19,7 +19,7 @@ use wire::Fault;
 use wire::oip::{ModelConfig, Signature};
 
 pub use client::{Client, Owner};
-pub use context::{Audit, Place, Record, RequestContext, RequestUsage, Stages, TraceParent};
+pub use context::{Audit, Listener, Place, Record, RequestContext, RequestUsage, Stages, TraceParent};
 pub use operation::{
     Aggregation, Classify, ClassifyTokens, Embed, EmbedKind, Generate, Infer, InputPrompt, Length, Operation,
     Prompt, Request, Rerank, Score, TextInput, Tokenize, Truncation,

@@ -7,6 +7,8 @@ use wire::logprobs::{Position, Scored};
 use wire::oip::Tensor;
 use wire::{Fault, StopReason, Usage};
 
+use crate::Listener;
+
 /// The output of an operation.
 pub enum Output {
     /// Answers, token by token, for [`Generate`](crate::Operation::Generate).
@@ -169,6 +171,8 @@ pub struct Generation {
     pub n: usize,
     /// The source of the events.
     pub events: Box<dyn Events>,
+    /// Who hears of the events that [`Generation::next`] returns.
+    pub listener: Option<Arc<dyn Listener>>,
 }
 
 /// Properties of a prompt.
@@ -198,7 +202,15 @@ impl Generation {
     /// # Errors
     /// When the generation fails.
     pub async fn next(&mut self) -> Result<(usize, Event), Fault> {
-        std::future::poll_fn(|context| self.events.poll(context)).await
+        let (choice, event) = std::future::poll_fn(|context| self.events.poll(context)).await?;
+        if let Some(listener) = &self.listener {
+            match &event {
+                Event::Token(token) => listener.tokens(choice, std::slice::from_ref(token)),
+                Event::Resumed(tokens) => listener.tokens(choice, tokens),
+                Event::Prompt(_) | Event::Done { .. } => {}
+            }
+        }
+        Ok((choice, event))
     }
 
     /// Whether every choice has ended.

@@ -2,14 +2,15 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use inference::{Listener, Part, Token};
 use jobs::{Job, Usage};
 use wire::Fault;
 
 /// A job that is to be run.
+#[derive(Clone)]
 pub struct Work {
     /// The job, as it was claimed.
     pub job: Job,
@@ -32,21 +33,18 @@ pub struct Watch {
 pub struct Seen {
     /// Tokens of the prompt, once known.
     pub prompt_tokens: Option<u64>,
-    /// The answer's token ids so far, if the request can be continued from them.
+    /// The first answer's token ids so far.
     pub tokens: Vec<u32>,
+    /// The first answer's text so far, without reasoning.
+    pub text: String,
+    /// When the first token came.
+    pub first_token: Option<Instant>,
 }
 
+/// Bytes of an answer's text that are kept for those who watch.
+const MAX_TEXT_BYTES: usize = 1 << 20;
+
 impl Watch {
-    /// The prompt's length is known.
-    pub fn prompt(&self, tokens: u64) {
-        self.lock().prompt_tokens = Some(tokens);
-    }
-
-    /// A token of the answer came.
-    pub fn token(&self, id: u32) {
-        self.lock().tokens.push(id);
-    }
-
     /// What was seen so far.
     pub fn seen(&self) -> Seen {
         self.lock().clone()
@@ -57,8 +55,37 @@ impl Watch {
         self.lock().tokens.len()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// The answer's text from a byte on.
+    pub fn text_after(&self, from: usize) -> String {
+        self.lock().text.get(from..).unwrap_or_default().to_owned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listener for Watch {
+    fn prompt(&self, tokens: usize) {
+        self.lock().prompt_tokens = Some(tokens as u64);
+    }
+
+    fn tokens(&self, choice: usize, tokens: &[Token]) {
+        if choice > 0 {
+            return;
+        }
+        let mut seen = self.lock();
+        seen.first_token.get_or_insert_with(Instant::now);
+        for token in tokens {
+            seen.tokens.push(token.id);
+            for part in &token.parts {
+                if let Part::Content(text) = part
+                    && seen.text.len() < MAX_TEXT_BYTES
+                {
+                    seen.text.push_str(text);
+                }
+            }
+        }
     }
 }
 
@@ -100,13 +127,17 @@ pub trait Executor: Send + Sync {
     fn check(&self, endpoint: &str, body: &[u8], key: &str) -> Result<Checked, Fault>;
 
     /// Runs a request to its end.
-    fn run(&self, work: Work) -> Pin<Box<dyn Future<Output = Ran> + Send>>;
+    fn run<'a>(&'a self, work: Work) -> Pin<Box<dyn Future<Output = Ran> + Send + 'a>>;
 
     /// How many jobs may run at once.
     fn parallel(&self) -> usize;
 
     /// For how long the engine has had work and made no step; none while it moves.
     fn stuck(&self) -> Option<Duration>;
+
+    /// What an answer of this model depends on beside its request: files, instruction tier, version. An answer is continued
+    /// from its tokens only where this is the same; none if answers cannot be continued.
+    fn fingerprint(&self, model: &str) -> Option<String>;
 
     /// When jobs that need so many tokens of answers would be done, in seconds from now; none if it is not known.
     fn expected_seconds(&self, queued_jobs: u64, output_limit: Option<u64>) -> Option<f64>;

@@ -119,6 +119,11 @@ fn oip_handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
 
 /// Every route, behind the layers that all requests go through.
 pub(crate) fn router(state: &Arc<State>) -> Router {
+    httpd::layered(bare(state).with_state(state.clone()), &state.edge)
+}
+
+/// Every route, without the layers.
+pub(crate) fn bare(state: &Arc<State>) -> Router<Arc<State>> {
     let mut router = if state.page { page::routes() } else { Router::new() };
     // The page's own `GET /` is in the place of Ollama's.
     for route in ROUTES.iter().filter(|route| !(state.page && route.id == "ollamaRunning")) {
@@ -134,8 +139,7 @@ pub(crate) fn router(state: &Arc<State>) -> Router {
     for path in CONVERSATIONS {
         router = router.route(path, any(responses::no_conversations));
     }
-    let router = router.fallback(hints::nothing_there).method_not_allowed_fallback(hints::wrong_method);
-    httpd::layered(router.with_state(state.clone()), &state.edge)
+    router.fallback(hints::nothing_there).method_not_allowed_fallback(hints::wrong_method)
 }
 
 /// The path that the router knows a route by: what stands behind a name of several segments is read by the handler.

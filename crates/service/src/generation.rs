@@ -102,7 +102,12 @@ async fn start(
         text: generating.text,
         _model: model,
     };
-    Ok(Generation { model: name, context: most, prompts: facts, n: plan.n, events: Box::new(local) })
+    let listener = context.listener();
+    if let Some(listener) = &listener {
+        listener.prompt(prompt_tokens);
+    }
+    let (n, events) = (plan.n, Box::new(local));
+    Ok(Generation { model: name, context: most, prompts: facts, n, events, listener })
 }
 
 /// What is told of the prompts, and their tokens if their log-probabilities are wanted.

@@ -42,6 +42,12 @@ impl Service {
         }
     }
 
+    /// What texts of a loaded model depend on beside the request; none if that is not known or it is not loaded.
+    pub fn fingerprint(&self, model: Option<&str>) -> Option<Arc<str>> {
+        let facts = self.registry().facts_of(self.find(model).ok()?)?;
+        facts.state.model()?.fingerprint.clone()
+    }
+
     fn model_record(&self, facts: Facts) -> ModelRecord {
         let (state, loaded) = (facts.state.name().to_owned(), facts.state.model().cloned());
         let capability = self.capability_with(facts);

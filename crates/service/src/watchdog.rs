@@ -27,8 +27,12 @@ impl Watchdog {
 
     /// How long the engine has been stuck, if it is.
     pub fn stuck(&self) -> Option<Duration> {
-        let silent = TICK * u32::try_from(self.silent_ticks.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
-        (silent >= STUCK).then_some(silent)
+        Some(self.silent()).filter(|silent| *silent >= STUCK)
+    }
+
+    /// For how long the engine has had work and made no step.
+    pub fn silent(&self) -> Duration {
+        TICK * u32::try_from(self.silent_ticks.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
     }
 
     /// A second has passed. `seen` is the count of beats at the last tick.

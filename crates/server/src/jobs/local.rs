@@ -1,0 +1,214 @@
+//! Jobs run by this machine: each is a request of the server's own routes, without a connection.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::extract::Request;
+use axum::http::HeaderValue;
+use inference::RequestContext;
+use job_server::{Checked, Executor, Ran, Work};
+use jobs::{Class, Usage};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use wire::Fault;
+
+use super::check::{self, ENDPOINTS};
+use crate::in_process::{Answer, InProcess};
+use crate::state::State;
+
+/// Weight of the latest job in the mean time of jobs: one in so many.
+const MEAN_OF: u64 = 16;
+
+/// The executor of one machine.
+pub(crate) struct Local {
+    server: InProcess,
+    /// Mean time of a job, in microseconds; 0 before the first.
+    mean_us: AtomicU64,
+}
+
+impl Local {
+    /// An executor that asks the routes of a server.
+    pub(crate) fn new(state: &Arc<State>) -> Local {
+        Local { server: InProcess::new(state), mean_us: AtomicU64::new(0) }
+    }
+
+    fn count(&self, took: Duration) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let mean = self.mean_us.load(Ordering::Relaxed);
+        let next = if mean == 0 { took } else { mean - mean / MEAN_OF + took / MEAN_OF };
+        self.mean_us.store(next.max(1), Ordering::Relaxed);
+    }
+}
+
+impl Executor for Local {
+    fn endpoints(&self) -> Vec<&'static str> {
+        ENDPOINTS.iter().map(|endpoint| endpoint.path).collect()
+    }
+
+    fn check(&self, endpoint: &str, body: &[u8], _key: &str) -> Result<Checked, Fault> {
+        let state = self.server.state()?;
+        let random = u64::from_str_radix(&httpd::new_id(&state.edge)[..16], 16).unwrap_or_default();
+        check::check(&state, endpoint, body, random)
+    }
+
+    fn run<'a>(&'a self, work: Work) -> Pin<Box<dyn Future<Output = Ran> + Send + 'a>> {
+        Box::pin(async move {
+            let began = Instant::now();
+            let resumed = !work.resume.is_empty();
+            let again = resumed.then(|| Work { resume: Vec::new(), ..work.clone() });
+            let mut ran = self.attempt(work).await;
+            // Not every answer can be continued (mirostat, scores): it begins anew then.
+            if let (400, Some(again)) = (ran.status, again) {
+                ran = self.attempt(again).await;
+            }
+            if ran.status == 200 {
+                self.count(began.elapsed());
+            }
+            ran
+        })
+    }
+
+    fn parallel(&self) -> usize {
+        self.server.state().map_or(1, |state| state.service.options().parallel.max(1))
+    }
+
+    fn stuck(&self) -> Option<Duration> {
+        let silent = self.server.state().ok()?.service.watchdog().silent();
+        Some(silent).filter(|silent| !silent.is_zero())
+    }
+
+    fn fingerprint(&self, model: &str) -> Option<String> {
+        let named = Some(model).filter(|model| !model.is_empty());
+        self.server.state().ok()?.service.fingerprint(named).map(|fingerprint| fingerprint.to_string())
+    }
+
+    fn expected_seconds(&self, queued_jobs: u64, _output_limit: Option<u64>) -> Option<f64> {
+        let mean = self.mean_us.load(Ordering::Relaxed);
+        let rounds = queued_jobs / self.parallel() as u64 + 1;
+        (mean > 0).then(|| mean as f64 * rounds as f64 / 1e6)
+    }
+}
+
+impl Local {
+    async fn attempt(&self, work: Work) -> Ran {
+        match self.answer(work).await {
+            Ok(ran) => ran,
+            Err(fault) => {
+                let retry_after = fault.retry_after_s.map(|seconds| Duration::from_secs(seconds.into()));
+                let (status, body) = (fault.status, fault.json().into_bytes());
+                Ran { status, body, usage: Usage::default(), cost_micros: None, retry_after }
+            }
+        }
+    }
+
+    async fn answer(&self, work: Work) -> Result<Ran, Fault> {
+        let state = self.server.state()?;
+        let Work { job, body, resume, watch } = work;
+        let endpoint = check::endpoint(&job.endpoint);
+        let mut fields = check::object(&body)?;
+        if endpoint.is_some_and(|endpoint| endpoint.prioritized) && !fields.contains_key("priority") {
+            fields.insert("priority".to_owned(), class(job.class).into());
+        }
+        if endpoint.is_some_and(|endpoint| endpoint.resumes) && !resume.is_empty() {
+            fields.insert("resume".to_owned(), json!({"token_ids": resume}));
+        }
+        let body = Value::Object(fields).to_string().into_bytes();
+        let (audit, id, path) = (state.edge.audit(), job.id.clone(), endpoint.map(|endpoint| endpoint.path));
+        let context = RequestContext::new(audit, id.clone(), "POST", path, None, None);
+        if !job.key.is_empty() {
+            context.identify(state.edge.client_named(&job.key), &job.key);
+        }
+        context.listen(watch);
+        let is_response = job.face == jobs::Face::Response;
+        let prepare = |request: &mut Request| {
+            if let Ok(id) = HeaderValue::from_str(&id) {
+                request.headers_mut().insert(httpd::REQUEST_ID, id);
+            }
+            if is_response {
+                request.extensions_mut().insert(ResponseId(id));
+            }
+        };
+        let answer = self.server.ask(&job.endpoint, body, context.clone(), prepare).await?;
+        context.record_status(answer.status);
+        Ok(ran(answer))
+    }
+}
+
+fn ran(answer: Answer) -> Ran {
+    let Answer { status, body, retry_after_s } = answer;
+    let told: Told = serde_json::from_slice(&body).unwrap_or_default();
+    let told = told.usage.unwrap_or_default();
+    // Millionths of any sum that a request can cost fit.
+    #[expect(clippy::cast_possible_truncation, reason = "a sum of money in millionths")]
+    let cost_micros = told.cost.as_ref().map(|cost| (cost.total * 1e6).round() as i64);
+    let (usage, retry_after) = (told.usage(), retry_after_s.map(Duration::from_secs));
+    Ran { status, body, usage, cost_micros, retry_after }
+}
+
+/// The id that a response of the Responses API must have, as its client has it already.
+#[derive(Clone)]
+pub(crate) struct ResponseId(pub(crate) String);
+
+fn class(class: Class) -> &'static str {
+    match class {
+        Class::Interactive => "interactive",
+        Class::Default => "default",
+        Class::Batch => "batch",
+    }
+}
+
+/// What an answer tells of its usage, in the words of all APIs.
+#[derive(Default, Deserialize)]
+struct Told {
+    #[serde(default)]
+    usage: Option<ToldUsage>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ToldUsage {
+    #[serde(alias = "input_tokens")]
+    prompt_tokens: u64,
+    #[serde(alias = "output_tokens")]
+    completion_tokens: u64,
+    #[serde(alias = "input_tokens_details")]
+    prompt_tokens_details: Option<Cached>,
+    cache_read_input_tokens: u64,
+    #[serde(alias = "output_tokens_details")]
+    completion_tokens_details: Option<Reasoned>,
+    cost: Option<Cost>,
+}
+
+#[derive(Deserialize)]
+struct Cost {
+    total: f64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Cached {
+    cached_tokens: u64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Reasoned {
+    reasoning_tokens: u64,
+}
+
+impl ToldUsage {
+    /// Anthropic counts cached tokens beside the input, the others in it.
+    fn usage(&self) -> Usage {
+        let cached = self.prompt_tokens_details.as_ref().map_or(0, |details| details.cached_tokens);
+        let reasoning = self.completion_tokens_details.as_ref().map_or(0, |details| details.reasoning_tokens);
+        Usage {
+            input_tokens: self.prompt_tokens + self.cache_read_input_tokens,
+            cached_tokens: cached + self.cache_read_input_tokens,
+            output_tokens: self.completion_tokens,
+            reasoning_tokens: reasoning,
+        }
+    }
+}
