@@ -12,21 +12,27 @@
 
 pub mod batch;
 pub mod batch_transition;
+pub mod beginning;
+pub mod checkpoint;
 pub mod file;
+pub mod hash;
 pub mod id;
 pub mod job;
+pub mod line;
+pub mod line_file;
+pub mod prefix;
 pub mod schedule;
 pub mod time;
 pub mod transition;
 
-#[cfg(test)]
-mod batch_transition_tests;
-#[cfg(test)]
-mod transition_tests;
-
 pub use batch::{Batch, BatchKind, BatchStatus, Counts, FileError, LineOutcome};
 pub use batch_transition::{BatchChange, BatchRefused};
+pub use beginning::beginning;
 pub use file::{File, Purpose};
+pub use hash::sha256_hex;
 pub use job::{Class, Face, Job, JobError, JobStatus, Progress, Usage};
+pub use line::{Line, parse_line};
+pub use line_file::{FileRules, Validator};
+pub use prefix::{Order, Orderer, Reuse};
 pub use time::Millis;
 pub use transition::{Change, Refused, Success};
