@@ -79,10 +79,7 @@ impl Client {
     pub(crate) async fn json(&self, path: &str, body: Option<&Value>) -> Result<Value, String> {
         let answer = async {
             let response = self.send(path, body.map(|body| Bytes::from(body.to_string()))).await?;
-            let response = accepted(response).await?;
-            let body = Limited::new(response.into_body(), MAX_BODY_BYTES).collect().await;
-            let bytes = body.map_err(|error| format!("the answer broke off: {error}"))?.to_bytes();
-            serde_json::from_slice(&bytes).map_err(|error| format!("an answer that is no JSON: {error}"))
+            read_json(accepted(response).await?).await
         };
         self.in_time(answer).await
     }
@@ -117,6 +114,18 @@ impl Client {
         let late = || Err(format!("no full answer after {} s", self.timeout.as_secs_f64()));
         tokio::time::timeout(self.timeout, work).await.unwrap_or_else(|_| late())
     }
+}
+
+/// The JSON of an answer.
+pub(crate) async fn read_json(response: Response<Incoming>) -> Result<Value, String> {
+    let bytes = read_bytes(response).await?;
+    serde_json::from_slice(&bytes).map_err(|error| format!("an answer that is no JSON: {error}"))
+}
+
+/// The bytes of an answer.
+pub(crate) async fn read_bytes(response: Response<Incoming>) -> Result<Bytes, String> {
+    let body = Limited::new(response.into_body(), MAX_BODY_BYTES).collect().await;
+    Ok(body.map_err(|error| format!("the answer broke off: {error}"))?.to_bytes())
 }
 
 /// The message of an error in OpenAI's shape, or all of it.
