@@ -1,6 +1,7 @@
 //! The OpenAPI 3.1 document of the API, for generating clients. Limits are those of [`crate::limits`].
 
 mod encoders;
+mod jobs;
 mod oip;
 mod ollama;
 mod parts;
@@ -25,9 +26,14 @@ pub fn document(version: &str) -> Value {
         "paths": paths(),
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-            "schemas": joined(joined(joined(schemas(), ollama::schemas()), encoders::schemas()), oip::schemas()),
+            "schemas": all_schemas(),
         },
     })
+}
+
+fn all_schemas() -> Value {
+    let of_others = [ollama::schemas(), encoders::schemas(), oip::schemas(), jobs::schemas()];
+    of_others.into_iter().fold(schemas(), joined)
 }
 
 fn paths() -> Value {
@@ -75,7 +81,8 @@ fn operation(route: &Route, tag: &str) -> Value {
         // Not part of the document.
         ErrorFormat::Grpc => "Object",
     };
-    let mut responses = json!({"200": success(route)});
+    let status = if jobs::is_accepted(route) { "202" } else { "200" };
+    let mut responses = json!({status: success(route)});
     for (status, description) in faults() {
         responses[status] = body(description, error);
     }
@@ -91,7 +98,7 @@ fn operation(route: &Route, tag: &str) -> Value {
     }
     if route.path.contains('{') {
         let named = |name: &str| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}});
-        let names = ["id", "version"]
+        let names = ["id", "version", "delivery"]
             .into_iter()
             .filter(|name| route.documented_path().contains(&format!("{{{name}}}")));
         operation["parameters"] = names.map(named).collect();
@@ -99,6 +106,7 @@ fn operation(route: &Route, tag: &str) -> Value {
     if route.answer == "ItemList" {
         add_page(&mut operation);
     }
+    jobs::complete(route, &mut operation);
     operation
 }
 
@@ -107,6 +115,9 @@ fn success(route: &Route) -> Value {
     let mut said = body(route.answers, route.answer);
     if route.answer == "InferResponse" {
         said["content"]["application/octet-stream"] = json!({});
+    }
+    if let Some(media) = jobs::media(route) {
+        said["content"] = json!({media: {}});
     }
     match route.sent {
         ResponseMode::Whole => {}

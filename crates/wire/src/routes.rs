@@ -2,6 +2,7 @@
 
 mod encoders;
 mod generation;
+mod jobs;
 mod oip;
 mod other_apis;
 mod route;
@@ -10,11 +11,20 @@ pub use oip::{GRPC_LIVE, GRPC_READY, LIVE as OIP_LIVE, READY as OIP_READY};
 pub use route::{ErrorFormat, HEALTH, LIVE, METRICS, READY, ResponseMode, Route};
 
 /// The parts of the table.
-const PARTS: [&[Route]; 4] = [generation::ROUTES, encoders::ROUTES, oip::ROUTES, other_apis::ROUTES];
+const PARTS: [&[Route]; 5] =
+    [generation::ROUTES, encoders::ROUTES, oip::ROUTES, other_apis::ROUTES, jobs::ROUTES];
 
 /// All routes of the API, without those of the web page.
 pub const ROUTES: &[Route] = &{
-    let mut all = [route::GET; PARTS[0].len() + PARTS[1].len() + PARTS[2].len() + PARTS[3].len()];
+    const COUNT: usize = {
+        let (mut count, mut part) = (0, 0);
+        while part < PARTS.len() {
+            count += PARTS[part].len();
+            part += 1;
+        }
+        count
+    };
+    let mut all = [route::GET; COUNT];
     let (mut part, mut at) = (0, 0);
     while part < PARTS.len() {
         let mut index = 0;
@@ -49,6 +59,9 @@ mod tests {
         assert_eq!(ids("/v2/models/org/name/versions/1/infer")[0], "oipInferVersion");
         assert_eq!(ids("/v2/models/org/name/infer"), ["oipInfer", "oipModel"]);
         assert_eq!(ids("/v2/models/stats"), ["oipAllStatistics"]);
+        assert_eq!(ids("/v1/jobs/stats"), ["jobStats"]);
+        assert_eq!(ids("/v1/jobs/job_1"), ["getJob", "deleteJob"]);
+        assert_eq!(ids("/v1/messages/batches"), ["createMessageBatch", "listMessageBatches"]);
         for none in
             ["", "/v1", "/v1/models/", "/v1/responses/", "/v1/responses/a/b/c", "/v1/chat/completions/"]
         {
