@@ -8,5 +8,9 @@
 //! a gateway.
 
 mod executor;
+pub mod faces;
+mod shared;
+mod watchers;
 
 pub use executor::{Checked, Executor, Ran, Watch, Work};
+pub use shared::{Jobs, Options, Retention};
