@@ -1,5 +1,6 @@
 //! When a job is run again, and which class of jobs is asked for work next.
 
+use crate::job::Class;
 use crate::time::{MINUTE, Millis, SECOND};
 
 /// The pause after the first failed attempt.
@@ -24,6 +25,41 @@ pub fn backoff(attempt: u32, random: f64) -> Millis {
     (pause as f64 * factor).round() as Millis
 }
 
+/// All classes, the most urgent first.
+const CLASSES: [Class; 3] = [Class::Interactive, Class::Default, Class::Batch];
+/// Turns of the classes in a round.
+const TURNS: [u32; 3] = [16, 4, 1];
+
+/// Whose turn it is among the classes: of 21 jobs 16 are interactive, 4 are of the default class and one is of a batch, as
+/// long as all of them wait. A class that waits gets a turn after at most 20 of others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credits {
+    left: [u32; 3],
+}
+
+impl Default for Credits {
+    fn default() -> Credits {
+        Credits { left: TURNS }
+    }
+}
+
+impl Credits {
+    /// The class that is asked for a job next, and takes a turn; `waiting` says which classes have jobs.
+    pub fn next(&mut self, waiting: impl Fn(Class) -> bool) -> Option<Class> {
+        let waiting = CLASSES.map(waiting);
+        if !waiting.contains(&true) {
+            return None;
+        }
+        let turn = |left: &[u32; 3]| (0..CLASSES.len()).find(|&class| waiting[class] && left[class] > 0);
+        let class = turn(&self.left).or_else(|| {
+            self.left = TURNS;
+            turn(&self.left)
+        })?;
+        self.left[class] -= 1;
+        Some(CLASSES[class])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +80,38 @@ mod tests {
         assert_eq!(backoff(1, f64::NAN), 5_000);
         assert_eq!(backoff(1, -7.0), 4_000);
         assert_eq!(backoff(1, 7.0), 6_000);
+    }
+
+    fn turns(credits: &mut Credits, waiting: [bool; 3], count: usize) -> Vec<Class> {
+        std::iter::from_fn(|| credits.next(|class| waiting[class as usize])).take(count).collect()
+    }
+
+    #[test]
+    fn classes_have_sixteen_four_and_one_turns() {
+        let mut credits = Credits::default();
+        for _ in 0..3 {
+            let round = turns(&mut credits, [true; 3], 21);
+            let count = |class| round.iter().filter(|turn| **turn == class).count();
+            assert_eq!(CLASSES.map(count), [16, 4, 1]);
+            assert_eq!(round[0], Class::Interactive);
+        }
+    }
+
+    #[test]
+    fn a_class_alone_has_every_turn() {
+        let mut credits = Credits::default();
+        assert_eq!(turns(&mut credits, [false, false, true], 50), vec![Class::Batch; 50]);
+        assert_eq!(credits.next(|_| false), None);
+    }
+
+    #[test]
+    fn a_class_that_waits_gets_a_turn_in_twenty_one() {
+        for others in [[true, true, true], [true, false, true], [false, true, true]] {
+            for before in 0..40 {
+                let mut credits = Credits::default();
+                turns(&mut credits, [true, true, false], before);
+                assert!(turns(&mut credits, others, 21).contains(&Class::Batch), "{others:?} after {before}");
+            }
+        }
     }
 }

@@ -7,3 +7,8 @@ pub type Millis = i64;
 pub const SECOND: Millis = 1_000;
 /// Milliseconds of a minute.
 pub const MINUTE: Millis = 60 * SECOND;
+
+/// Whole Unix seconds of a time.
+pub fn seconds(time: Millis) -> i64 {
+    time.div_euclid(SECOND)
+}
