@@ -95,12 +95,36 @@ impl Client {
         path: &str,
         body: Option<Bytes>,
     ) -> Result<Response<Incoming>, String> {
-        let mut request = Request::new(Full::new(body.unwrap_or_default()));
+        self.request(method, path, body.unwrap_or_default(), None).await
+    }
+
+    /// Posts a body of another media type than JSON.
+    pub(crate) async fn send_as(
+        &self,
+        path: &str,
+        media: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, String> {
+        self.request(Method::POST, path, body, Some(media)).await
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        media: Option<&str>,
+    ) -> Result<Response<Incoming>, String> {
+        let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = format!("{}{path}", self.base)
             .parse()
             .map_err(|error| format!("{}{path} is no address: {error}", self.base))?;
         *request.headers_mut() = self.headers.clone();
+        if let Some(media) = media {
+            let media = HeaderValue::from_str(media).map_err(|error| format!("{media}: {error}"))?;
+            request.headers_mut().insert(header::CONTENT_TYPE, media);
+        }
         self.pool
             .request(request)
             .await

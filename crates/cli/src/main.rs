@@ -51,6 +51,12 @@ enum Command {
     Gateway(Box<commands::gateway::Args>),
     /// Check the audit log of a gateway.
     Audit(commands::audit::Args),
+    /// Answer a file of requests, resumable after any kill.
+    Batch(Box<commands::batch::Args>),
+    /// See and change the jobs of a running server; check, copy and move their store.
+    Jobs(commands::jobs::Args),
+    /// Try where a webhook goes, and what it brings.
+    Webhook(commands::webhook::Args),
     /// See and change which models a running server has in memory.
     Farm(commands::farm::Args),
     /// Answer one prompt, or chat in the terminal.
@@ -96,6 +102,9 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve::run(*args),
         Command::Gateway(args) => commands::gateway::run(*args),
         Command::Audit(args) => commands::audit::run(args),
+        Command::Batch(args) => commands::batch::run(*args),
+        Command::Jobs(args) => commands::jobs::run(args),
+        Command::Webhook(args) => commands::webhook::run(args),
         Command::Farm(args) => commands::farm::run(args),
         Command::Run(args) => commands::run::run(*args),
         Command::Embed(args) => commands::embed::run(*args),

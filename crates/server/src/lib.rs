@@ -11,11 +11,14 @@
 //! without a bound.
 
 mod answer;
+mod asker;
 mod encoders;
 mod faults;
 mod grpc;
 mod hints;
+mod in_process;
 mod items;
+mod jobs;
 mod llamacpp;
 mod messages;
 mod node;
@@ -40,6 +43,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 
+pub use asker::{AskedInProcess, Asker};
 pub use httpd::{Cors, KeyLimits, Keys, KeysError, Tls, TlsError};
 pub use inference::{Audit, Record, Stages, TraceParent};
 pub use options::Options;
@@ -120,6 +124,21 @@ impl Server {
     /// Speaks TLS with this certificate on every connection that opens from now on.
     pub fn set_tls(&self, tls: Tls) {
         self.state.edge.set_tls(tls);
+    }
+
+    /// Asks the server without a connection.
+    pub fn asker(&self) -> Asker {
+        Asker::new(&self.state)
+    }
+
+    /// Takes durable jobs from now on, kept in `store`; to be called before [`Server::run`]. What comes back is run by
+    /// [`job_server::run`]. The first call counts.
+    pub fn take_jobs(
+        &self,
+        store: Arc<dyn job_store::Store>,
+        options: job_server::Options,
+    ) -> Arc<job_server::Jobs> {
+        jobs::take(&self.state, store, options)
     }
 
     /// Who hears of every request when it is over. The first one stays.

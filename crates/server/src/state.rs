@@ -6,6 +6,7 @@ use std::time::Duration;
 use events::Process;
 use httpd::Edge;
 use inference::{Capability, Inference};
+use job_server::Jobs;
 use service::Service;
 use wire::Fault;
 
@@ -23,6 +24,8 @@ pub(crate) struct State {
     pub(crate) page: bool,
     /// Silence after which a stream gets a comment.
     pub(crate) ping: Duration,
+    /// Durable jobs, where they are on.
+    pub(crate) jobs: OnceLock<Arc<Jobs>>,
 }
 
 impl State {
@@ -34,7 +37,7 @@ impl State {
             metrics.offer_llamacpp();
         }
         let edge = Arc::new(Edge::new(http, metrics, Box::new(Paths { page })));
-        State { edge, service, process: OnceLock::new(), page, ping }
+        State { edge, service, process: OnceLock::new(), page, ping, jobs: OnceLock::new() }
     }
 
     /// What the model of this name can be asked; none is the default one.

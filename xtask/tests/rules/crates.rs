@@ -131,7 +131,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "server",
-        depends: &["events", "httpd", "inference", "service", "wire"],
+        depends: &["events", "httpd", "inference", "job_server", "job_store", "jobs", "service", "wire"],
         tests_depend: &["engine", "text"],
         never_links: &[],
         // It hands a listener on.
@@ -220,12 +220,16 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "cli",
         depends: &[
+            "batch",
             "cpu",
             "engine",
             "events",
             "gateway",
             "httpd",
             "inference",
+            "job_server",
+            "job_store",
+            "jobs",
             "kernels",
             "ledger",
             "model",
@@ -235,6 +239,7 @@ pub const RULES: &[Rule] = &[
             "service",
             "tensor",
             "text",
+            "webhooks",
             "weights",
             "wire",
         ],

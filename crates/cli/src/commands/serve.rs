@@ -9,6 +9,8 @@ mod clients;
 mod descriptors;
 mod door;
 mod gateway;
+mod in_process;
+mod jobs;
 mod limits;
 mod many;
 mod name;
@@ -42,6 +44,7 @@ use crate::loading::{Bar, Loaded};
 use crate::store::{self, size};
 use crate::term::{self, number, out};
 pub(crate) use args::Args;
+pub(crate) use in_process::{InProcess, in_process};
 #[cfg(not(feature = "otlp"))]
 use no_traces::Traces;
 pub(crate) use operations::LogFormat;
@@ -55,6 +58,8 @@ use traces::Traces;
 const ASYNC_THREADS: usize = 2;
 /// Threads beside those that prepare requests: one waits for the engine to drain.
 const OTHER_THREADS: usize = 2;
+/// Threads for the store of jobs: a writer, readers, and files.
+const JOB_THREADS: usize = 6;
 /// How long the end waits for preparing threads, which stop between two words once their clients are cut.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
@@ -89,6 +94,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         page: options.page,
     };
     let runtime = runtime()?;
+    let jobs = {
+        let _inside = runtime.enter();
+        args.jobs.open()?
+    };
     let server = Server::new(options);
     if let Some(tls) = tls {
         server.set_tls(tls);
@@ -112,8 +121,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Signals::new(files)?
     };
     let node = gateway.map(|gateway| gateway.join(&server, scheme, address, log, &runtime));
+    let jobs = jobs.map(|jobs| jobs.start(&server, log, &runtime));
     let failed = load_beside(args, server.clone(), invitation, runtime.handle().clone(), began)?;
-    let outcome = serve(&runtime, server, listener, drain, failed, log, Beside { traces, node, signals });
+    let beside = Beside { traces, node, jobs, signals };
+    let outcome = serve(&runtime, server, listener, drain, failed, log, beside);
     // Not dropped, which would wait for whatever a thread is at.
     runtime.shutdown_timeout(LAST_WORDS);
     outcome
@@ -123,7 +134,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 fn runtime() -> Result<Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(ASYNC_THREADS)
-        .max_blocking_threads(server::PREPARATIONS + server::TENSOR_THREADS + OTHER_THREADS)
+        .max_blocking_threads(server::PREPARATIONS + server::TENSOR_THREADS + JOB_THREADS + OTHER_THREADS)
         .thread_name("http")
         .enable_all()
         .build()
@@ -426,6 +437,7 @@ impl Ready {
 struct Beside {
     traces: Option<Traces>,
     node: Option<gateway::Node>,
+    jobs: Option<jobs::Running>,
     signals: Signals,
 }
 
@@ -439,8 +451,8 @@ fn serve(
     log: LogFormat,
     beside: Beside,
 ) -> Result<(), Failure> {
-    let Beside { traces, node, mut signals } = beside;
-    let (mut failure, mut stopped) = (None, None);
+    let Beside { traces, node, jobs, mut signals } = beside;
+    let (mut failure, mut stopped, mut left) = (None, None, None);
     let cut = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let stop = async {
@@ -451,6 +463,8 @@ fn serve(
                         "{name}: finishing running answers for at most {seconds} s; again to end at once"
                     ));
                     tokio::spawn(end_at_once(signals, log));
+                    // Beside the drain: another server may go on with the jobs at once.
+                    left = jobs.map(|jobs| tokio::spawn(jobs.leave()));
                     if let Some(node) = node {
                         node.leave().await;
                     }
@@ -462,7 +476,12 @@ fn serve(
             }
             stopped = Some(Instant::now());
         };
-        Ok::<usize, std::io::Error>(server.run(listener, stop, drain).await)
+        let cut = server.run(listener, stop, drain).await;
+        if let Some(left) = left {
+            // A panic in it was logged.
+            let _ = left.await;
+        }
+        Ok::<usize, std::io::Error>(cut)
     })?;
     if let Some(traces) = traces {
         traces.finish(drain.saturating_sub(stopped.map_or(drain, |at| at.elapsed())));

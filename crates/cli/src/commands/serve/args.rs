@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use weights::store::DEFAULT_MODEL;
 
-use super::{clients, door, gateway, limits, many, operations, price};
+use super::{clients, door, gateway, jobs, limits, many, operations, price};
 use crate::flags;
 
 #[derive(clap::Args)]
@@ -92,6 +92,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(super) gateway: gateway::Flags,
+
+    #[command(flatten)]
+    pub(super) jobs: jobs::Flags,
 
     #[command(flatten)]
     pub(super) price: price::Pricing,

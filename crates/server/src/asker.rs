@@ -1,0 +1,52 @@
+//! A server asked in its own process, by commands that serve nobody else.
+
+use std::sync::Arc;
+
+use inference::RequestContext;
+
+use crate::in_process::{Answer, InProcess};
+use crate::state::State;
+
+/// Asks the routes of a server without a connection.
+#[derive(Clone)]
+pub struct Asker {
+    /// Keeps the server.
+    state: Arc<State>,
+    routes: InProcess,
+}
+
+/// A whole answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedInProcess {
+    /// HTTP status.
+    pub status: u16,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// Seconds after which a busy server is to be asked again.
+    pub retry_after_s: Option<u64>,
+}
+
+impl Asker {
+    pub(crate) fn new(state: &Arc<State>) -> Asker {
+        Asker { state: state.clone(), routes: InProcess::new(state) }
+    }
+
+    /// Posts a JSON body to a path. Dropped, the request is cancelled within a step.
+    pub async fn ask(&self, path: &str, body: Vec<u8>) -> AskedInProcess {
+        let id = httpd::new_id(&self.state.edge);
+        let context = RequestContext::new(self.state.edge.audit(), id, "POST", None, None, None);
+        match self.routes.ask(path, body, context, |_| {}).await {
+            Ok(Answer { status, body, retry_after_s }) => AskedInProcess { status, body, retry_after_s },
+            Err(fault) => AskedInProcess {
+                status: fault.status,
+                body: fault.json().into_bytes(),
+                retry_after_s: fault.retry_after_s.map(u64::from),
+            },
+        }
+    }
+
+    /// What texts of the default model depend on beside the request.
+    pub fn fingerprint(&self) -> Option<String> {
+        self.state.service.fingerprint(None).map(|fingerprint| fingerprint.to_string())
+    }
+}

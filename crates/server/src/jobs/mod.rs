@@ -1,0 +1,65 @@
+//! Durable jobs of this machine: their routes, responses in the background, and requests that would rather wait.
+
+mod check;
+mod local;
+mod peek;
+mod responses;
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State as Shared};
+use axum::middleware::Next;
+use axum::response::Response;
+use axum::routing::{MethodRouter, any};
+use job_server::{Jobs, Options};
+use job_store::Store;
+use wire::Fault;
+use wire::routes::Route;
+
+use crate::state::State;
+use local::Local;
+pub(crate) use local::ResponseId;
+pub(crate) use responses::{accept as accept_response, cancel as cancel_response, delete as delete_response, object};
+
+/// Takes jobs from now on.
+pub(crate) fn take(state: &Arc<State>, store: Arc<dyn Store>, options: Options) -> Arc<Jobs> {
+    let make = || Arc::new(Jobs::new(store, Arc::new(Local::new(state)), state.edge.clone(), options));
+    state.jobs.get_or_init(make).clone()
+}
+
+/// The handler of a route of jobs, files, batches and webhooks.
+pub(crate) fn handler(state: &State, route: &Route) -> Option<MethodRouter<Arc<State>>> {
+    let handler = job_server::faces::handler(route.id)?;
+    Some(match state.jobs.get() {
+        Some(jobs) => handler.with_state(jobs.clone()),
+        None => any(off),
+    })
+}
+
+/// What is said where jobs are off.
+async fn off(request: Request) -> Response {
+    let message = "this server keeps no jobs, batches or files: start it with --jobs";
+    httpd::respond_at(request.uri().path(), &Fault::unsupported_here("jobs_off", message))
+}
+
+/// Before routes that infer: a request with `Prefer: respond-async` becomes a job.
+pub(crate) async fn prefer(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
+    let wanted = job_server::faces::prefers_async(request.headers());
+    let (Some(jobs), true) = (state.jobs.get(), wanted) else { return next.run(request).await };
+    match peek::whole(&state, request).await {
+        Ok((head, body)) => job_server::faces::respond_async(jobs, head, body).await,
+        Err(fault) => httpd::respond(&fault),
+    }
+}
+
+/// Before `POST /generate`: the published guide's shape, `{"prompt", "max_tokens"}`, becomes a job.
+pub(crate) async fn guide(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
+    let Some(jobs) = state.jobs.get() else { return next.run(request).await };
+    match peek::whole(&state, request).await {
+        Ok((head, body)) => match job_server::faces::guide_body(&body) {
+            Some(guided) => job_server::faces::accept_guide(jobs, head, guided).await,
+            None => next.run(peek::again(head, body)).await,
+        },
+        Err(fault) => httpd::respond(&fault),
+    }
+}
