@@ -9,8 +9,31 @@
 
 mod executor;
 pub mod faces;
+mod live;
+mod runner;
 mod shared;
+mod sweeper;
 mod watchers;
 
-pub use executor::{Checked, Executor, Ran, Watch, Work};
+use std::future::Future;
+use std::sync::Arc;
+
+pub use executor::{Checked, Executor, Ran, Seen, Watch, Work};
+pub use live::Live;
 pub use shared::{Jobs, Options, Retention};
+
+/// Runs jobs, batches and webhooks until `stop` is done; then gives back what runs, with what there is of it.
+pub async fn run(jobs: Arc<Jobs>, stop: impl Future<Output = ()>) {
+    match jobs.store.take_back(jobs.now()).await {
+        Ok(0) => {}
+        Ok(leases) => {
+            tracing::warn!(leases, "jobs that ran when the last server ended are queued again");
+            jobs.metrics.leases_lost(leases);
+        }
+        Err(error) => tracing::error!(%error, "leases of the last server were not taken back; they end in a minute"),
+    }
+    tokio::select! {
+        () = runner::run(jobs.clone(), stop) => {}
+        () = sweeper::sweep(jobs.clone()) => {}
+    }
+}

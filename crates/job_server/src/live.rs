@@ -12,7 +12,6 @@ use crate::executor::Watch;
 pub struct Live {
     jobs: Mutex<HashMap<String, Arc<Watch>>>,
     renew: Notify,
-    ended: Notify,
 }
 
 impl Live {
@@ -36,18 +35,12 @@ impl Live {
         self.renew.notified().await;
     }
 
-    /// Waits until a job has ended here. Only a hint: others may end elsewhere.
-    pub async fn an_end(&self) {
-        self.ended.notified().await;
-    }
-
     pub(crate) fn begin(&self, id: &str, watch: Arc<Watch>) {
         self.lock().insert(id.to_owned(), watch);
     }
 
     pub(crate) fn end(&self, id: &str) {
         self.lock().remove(id);
-        self.ended.notify_waiters();
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Watch>>> {

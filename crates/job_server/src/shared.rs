@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use events::{JobEnd, JobMetrics};
 use httpd::Edge;
 use job_store::Store;
-use jobs::Millis;
+use jobs::{Face, Job, JobStatus, Millis};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{Semaphore, watch};
+use webhooks::AddressRules;
 
 use crate::executor::Executor;
+use crate::live::Live;
 use crate::watchers::{Watched, Watchers};
 
 const HOUR: Millis = 3_600_000;
@@ -78,6 +81,12 @@ pub struct Options {
     pub operators: Vec<String>,
     /// Whether a job is accepted with an `Idempotency-Key` only.
     pub require_idempotency: bool,
+    /// Where this process runs, for people: the host's name and the process.
+    pub place: String,
+    /// Where webhooks may go.
+    pub webhook_rules: AddressRules,
+    /// Under which secrets of webhooks are kept; none keeps them as they are.
+    pub webhook_secret: Option<Vec<u8>>,
     /// What URLs in objects begin with, such as `https://host`; empty leaves them relative.
     pub base_url: String,
 }
@@ -104,6 +113,9 @@ impl Default for Options {
             attempts: 3,
             operators: Vec::new(),
             require_idempotency: false,
+            place: String::new(),
+            webhook_rules: AddressRules::default(),
+            webhook_secret: None,
             base_url: String::new(),
         }
     }
@@ -119,6 +131,10 @@ pub struct Jobs {
     pub edge: Arc<Edge>,
     /// Bounds and rules.
     pub options: Options,
+    /// Jobs that this process runs now.
+    pub live: Live,
+    /// Counts of what happened.
+    pub metrics: JobMetrics,
     pub(crate) uploads: Semaphore,
     latest: AtomicI64,
     watchers: Watchers,
@@ -137,6 +153,8 @@ impl Jobs {
             store,
             executor,
             edge,
+            live: Live::default(),
+            metrics: JobMetrics::new(),
             uploads: Semaphore::new(options.max_uploads),
             latest: AtomicI64::new(0),
             watchers: Watchers::new(options.max_waiting),
@@ -202,5 +220,38 @@ impl Jobs {
         let mut closing = self.closing.subscribe();
         // The sender lives as long as this does.
         let _ = closing.wait_for(|closing| *closing).await;
+    }
+
+    /// Counts an attempt whose end was written, and tells those who wait for the job.
+    pub(crate) fn attempted(&self, job: &Job) {
+        match job.status {
+            JobStatus::Queued => {
+                let reason = job.error.as_ref().map_or("released", |error| error.code.as_str());
+                self.metrics.retried(reason);
+            }
+            status if status.is_terminal() => self.count_end(job),
+            _ => {}
+        }
+        self.tell(&job.id);
+        if let Some(batch) = &job.batch {
+            self.tell(batch);
+        }
+    }
+
+    fn count_end(&self, job: &Job) {
+        let outcome = match job.status {
+            _ if job.dead => "dead",
+            JobStatus::Succeeded => "succeeded",
+            JobStatus::Cancelled => "cancelled",
+            JobStatus::Expired => "expired",
+            _ => "failed",
+        };
+        let seconds = |from: Millis, to: Millis| (to - from).max(0) as f64 / 1e3;
+        self.metrics.ended(&JobEnd {
+            outcome,
+            line: matches!(job.face, Face::BatchLine | Face::MessageLine),
+            waited_s: job.started_at.map(|started| seconds(job.created_at, started)),
+            ran_s: job.started_at.zip(job.finished_at).map(|(started, ended)| seconds(started, ended)),
+        });
     }
 }

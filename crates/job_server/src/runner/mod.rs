@@ -48,7 +48,7 @@ struct Running {
 
 /// Runs jobs until `stop` is done; then gives back those that run, with what there is of them.
 pub async fn run(jobs: Arc<Jobs>, stop: impl Future<Output = ()>) {
-    let worker = jobs.new_id("worker_");
+    let worker = jobs.id("worker_");
     Runner { jobs, worker, running: HashMap::new(), tasks: JoinSet::new(), paused: None }.run(stop).await;
 }
 
@@ -156,8 +156,11 @@ impl Runner {
         self.running.remove(&id);
         self.jobs.live.end(&id);
         match ended {
-            Ended::Written(job) => self.jobs.ended(&job),
-            Ended::Fenced => self.jobs.fenced(&id),
+            Ended::Written(job) => self.jobs.attempted(&job),
+            Ended::Fenced => {
+                tracing::warn!(job = id, "a late write was refused: the job was another's by then");
+                self.jobs.metrics.fenced();
+            }
             Ended::Busy(pause) => self.paused = Some(Instant::now() + pause),
             Ended::Dropped => {}
         }
@@ -203,7 +206,8 @@ impl Runner {
                 running.orders.send_replace(Order::Cancel);
             }
             Renewed::Lost => {
-                self.jobs.lease_lost(id);
+                tracing::warn!(job = id, "the lease of a job was lost");
+                self.jobs.metrics.leases_lost(1);
                 running.orders.send_replace(Order::Drop);
             }
         }
@@ -263,14 +267,5 @@ impl Running {
             tokens_per_second: seconds.filter(|s| *s > 0.5).map(|s| output_tokens as f64 / s),
         };
         Renewal { id: id.to_owned(), epoch: self.epoch, lease_until: now + LEASE_MS, progress, checkpoint }
-    }
-}
-
-/// The id under which a job is accepted, by its face.
-pub fn id_prefix(job: &Job) -> &'static str {
-    match job.face {
-        jobs::Face::Job => "job_",
-        jobs::Face::BatchLine | jobs::Face::MessageLine => "batch_req_",
-        jobs::Face::Response => "resp_",
     }
 }
