@@ -7,6 +7,7 @@
 //! The crate knows no model and no engine: requests are run by whoever implements [`Executor`], one machine's service or
 //! a gateway.
 
+mod batches;
 mod executor;
 pub mod faces;
 mod live;

@@ -7,7 +7,7 @@ pub(super) fn pack(fingerprint: &str, tokens: &[u32]) -> Option<Vec<u8>> {
     let length = u16::try_from(fingerprint.len()).ok()?;
     let mut bytes = length.to_le_bytes().to_vec();
     bytes.extend_from_slice(fingerprint.as_bytes());
-    bytes.extend_from_slice(&encode(tokens));
+    bytes.extend_from_slice(&encode(tokens).ok()?);
     Some(bytes)
 }
 

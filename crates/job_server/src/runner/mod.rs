@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use job_store::{Claim, Claimed, Renewal, Renewed, Worker};
-use jobs::{Class, Job, Progress};
+use jobs::{Class, Progress};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -47,7 +47,7 @@ struct Running {
 }
 
 /// Runs jobs until `stop` is done; then gives back those that run, with what there is of them.
-pub async fn run(jobs: Arc<Jobs>, stop: impl Future<Output = ()>) {
+pub(crate) async fn run(jobs: Arc<Jobs>, stop: impl Future<Output = ()>) {
     let worker = jobs.id("worker_");
     Runner { jobs, worker, running: HashMap::new(), tasks: JoinSet::new(), paused: None }.run(stop).await;
 }

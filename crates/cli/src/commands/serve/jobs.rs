@@ -117,7 +117,7 @@ impl Flags {
             require_idempotency: self.jobs_require_idempotency,
             operators: self.jobs_operator.clone(),
             place: place(),
-            webhook_rules: rules,
+            webhook_allow: self.webhook_allow.clone(),
             webhook_secret: secret,
             ..Options::default()
         })
