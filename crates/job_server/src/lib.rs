@@ -10,6 +10,7 @@
 mod batches;
 mod executor;
 pub mod faces;
+mod figures;
 mod live;
 mod runner;
 mod shared;
@@ -20,6 +21,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 pub use executor::{Checked, Executor, Ran, Seen, Watch, Work};
+pub use figures::metrics;
 pub use live::Live;
 pub use shared::{Jobs, Options, Retention};
 

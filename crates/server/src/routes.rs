@@ -18,7 +18,7 @@ use crate::requests::{Begun, Read, begin};
 use crate::shown::Shown;
 use crate::state::State;
 use crate::{
-    encoders, faults, grpc, hints, llamacpp, messages, node, oip, ollama, page, responses, stream, tgi,
+    encoders, faults, grpc, hints, jobs, llamacpp, messages, node, oip, ollama, page, responses, stream, tgi,
     tokens,
 };
 
@@ -26,7 +26,12 @@ use crate::{
 const CONVERSATIONS: [&str; 2] = ["/v1/conversations", "/v1/conversations/{*rest}"];
 
 /// The handler of a route.
-fn handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
+fn handler(state: &State, route: &Route) -> Option<MethodRouter<Arc<State>>> {
+    own_handler(route).or_else(|| jobs::handler(state, route))
+}
+
+/// The handler of a route that needs no store of jobs.
+fn own_handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
     Some(match route.id {
         "health" | "healthReady" => get(health),
         "healthLive" => get(live),
@@ -127,12 +132,8 @@ pub(crate) fn bare(state: &Arc<State>) -> Router<Arc<State>> {
     let mut router = if state.page { page::routes() } else { Router::new() };
     // The page's own `GET /` is in the place of Ollama's.
     for route in ROUTES.iter().filter(|route| !(state.page && route.id == "ollamaRunning")) {
-        if let Some(handler) = handler(route) {
-            let handler = if route.infers() {
-                handler.layer(middleware::from_fn_with_state(state.clone(), node::add_load))
-            } else {
-                handler
-            };
+        if let Some(handler) = handler(state, route) {
+            let handler = if route.infers() { inferring(state, route, handler) } else { handler };
             router = router.route(routed_path(route), handler);
         }
     }
@@ -140,6 +141,21 @@ pub(crate) fn bare(state: &Arc<State>) -> Router<Arc<State>> {
         router = router.route(path, any(responses::no_conversations));
     }
     router.fallback(hints::nothing_there).method_not_allowed_fallback(hints::wrong_method)
+}
+
+/// A handler that computes with a model, with what goes before and after it.
+fn inferring(
+    state: &Arc<State>,
+    route: &Route,
+    handler: MethodRouter<Arc<State>>,
+) -> MethodRouter<Arc<State>> {
+    let handler = handler
+        .layer(middleware::from_fn_with_state(state.clone(), node::add_load))
+        .layer(middleware::from_fn_with_state(state.clone(), jobs::prefer));
+    if route.id == "generate" {
+        return handler.layer(middleware::from_fn_with_state(state.clone(), jobs::guide));
+    }
+    handler
 }
 
 /// The path that the router knows a route by: what stands behind a name of several segments is read by the handler.
@@ -181,7 +197,10 @@ async fn metrics(Shared(state): Shared<Arc<State>>, request: Request) -> Respons
     if let Some(process) = state.process.get() {
         metrics.set_process(&process());
     }
-    let text = state.service.write_metrics(format);
+    let mut text = state.service.write_metrics(format);
+    if let Some(jobs) = state.jobs.get() {
+        jobs::add_metrics(jobs, format, &mut text).await;
+    }
     ([(header::CONTENT_TYPE, format.content_type())], text).into_response()
 }
 
@@ -360,7 +379,7 @@ mod tests {
     #[test]
     fn every_route_has_a_handler_and_a_label() {
         for route in ROUTES {
-            assert!(handler(route).is_some(), "{} {} has no handler", route.method, route.path);
+            assert!(own_handler(route).is_some() || job_server::faces::handler(route.id).is_some(), "{} {} has no handler", route.method, route.path);
             let path = route.path.replace("{*id}", "org/name").replace("{id}", "resp_1");
             let counted = ![HEALTH, LIVE, READY, METRICS, OIP_LIVE, OIP_READY].contains(&route.path);
             assert_eq!(label(&path), counted.then(|| route.path.replace("{*", "{")).as_deref(), "{path}");

@@ -19,7 +19,9 @@ use wire::routes::Route;
 use crate::state::State;
 use local::Local;
 pub(crate) use local::ResponseId;
-pub(crate) use responses::{accept as accept_response, cancel as cancel_response, delete as delete_response, object};
+pub(crate) use responses::{
+    Taken, accept as accept_response, cancel as cancel_response, delete as delete_response, object,
+};
 
 /// Takes jobs from now on.
 pub(crate) fn take(state: &Arc<State>, store: Arc<dyn Store>, options: Options) -> Arc<Jobs> {
@@ -62,4 +64,14 @@ pub(crate) async fn guide(Shared(state): Shared<Arc<State>>, request: Request, n
         },
         Err(fault) => httpd::respond(&fault),
     }
+}
+
+/// Adds the metrics of jobs to those of the server.
+pub(crate) async fn add_metrics(jobs: &Jobs, format: events::Format, text: &mut String) {
+    let more = job_server::metrics(jobs, format).await;
+    // There is one mark of the end.
+    if let Some(end) = text.strip_suffix("# EOF\n").map(str::len) {
+        text.truncate(end);
+    }
+    text.push_str(&more);
 }

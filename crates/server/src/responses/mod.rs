@@ -12,11 +12,13 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use inference::{Client, Generate, Generation, RequestContext};
 use service::{Conversation, ResponseStore, unix_seconds};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use wire::chat::Stream;
 use wire::responses::Tools;
 use wire::{Fault, ResponsesRequest};
 
+use crate::jobs::{self, ResponseId, Taken};
 use crate::requests::{Begun, begin};
 use crate::state::State;
 use crate::stream;
@@ -26,11 +28,18 @@ use writer::{Facts, Object, Writer};
 
 /// `POST /v1/responses`.
 pub(crate) async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    made(state, request).await.unwrap_or_else(|fault| httpd::respond(&fault))
+    let answered = async {
+        match jobs::accept_response(&state, request).await? {
+            Taken::Job(object) => Ok(json_response(object)),
+            Taken::Now(request) => made(state, request).await,
+        }
+    };
+    answered.await.unwrap_or_else(|fault| httpd::respond(&fault))
 }
 
 async fn made(state: Arc<State>, request: Request) -> Result<Response, Fault> {
     let client = httpd::client(&request);
+    let of_job = request.extensions().get::<ResponseId>().cloned();
     let store = state.service.responses().clone();
     let read = {
         let store = store.clone();
@@ -38,10 +47,12 @@ async fn made(state: Arc<State>, request: Request) -> Result<Response, Fault> {
     };
     let Begun { generation, asked, .. } = begin(&state, request, read).await?;
     let Asked { keep, background, stream, repeated, tools, conversation } = asked;
-    let id = format!("resp_{}", httpd::new_id(&state.edge));
+    let is_job = of_job.is_some();
+    let id = of_job.map_or_else(|| format!("resp_{}", httpd::new_id(&state.edge)), |ResponseId(id)| id);
     let model = generation.model.clone();
     let created = unix_seconds();
-    let object = Object { id: id.clone(), created, model, background, store: keep, repeated, tools };
+    let told = background || is_job;
+    let object = Object { id: id.clone(), created, model, background: told, store: keep, repeated, tools };
     let draft = keep.then(|| Draft { store: store.clone(), id, client, conversation });
     if background {
         return Ok(in_background(&store, generation, object, draft, client));
@@ -105,13 +116,43 @@ fn in_background(
     json_response(answer)
 }
 
+/// A response before its answer, or without one.
+pub(crate) struct Pending<'a> {
+    pub(crate) id: &'a str,
+    /// Unix seconds.
+    pub(crate) created: u64,
+    /// The request's body.
+    pub(crate) body: &'a [u8],
+    pub(crate) status: &'static str,
+    /// Code and message.
+    pub(crate) error: Option<(&'a str, &'a str)>,
+}
+
+/// The object of a response that is computed in the background, as JSON.
+pub(crate) fn pending(pending: &Pending<'_>) -> Result<String, Fault> {
+    let request = ResponsesRequest::parse(pending.body)?;
+    let model = request.chat.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let object = Object {
+        id: pending.id.to_owned(),
+        created: pending.created,
+        model,
+        background: true,
+        store: true,
+        repeated: writer::fields_text(&request.repeated),
+        tools: request.tools,
+    };
+    let error = pending.error.map_or(Value::Null, |(code, message)| json!({"code": code, "message": message}));
+    Ok(object.text(pending.status, &Facts::with_error(error)).json)
+}
+
 /// `GET /v1/responses/{id}`.
 pub(crate) async fn retrieve(
     Shared(state): Shared<Arc<State>>,
     Extension(context): Extension<Arc<RequestContext>>,
     Path(id): Path<String>,
 ) -> Response {
-    answer(state.service.responses().object(&id, context.client()))
+    let job = jobs::object(&state, &id, &context.key().unwrap_or_default()).await;
+    one(job, || state.service.responses().object(&id, context.client()))
 }
 
 /// `/v1/conversations`: said rather than found missing.
@@ -125,7 +166,8 @@ pub(crate) async fn cancel(
     Extension(context): Extension<Arc<RequestContext>>,
     Path(id): Path<String>,
 ) -> Response {
-    answer(state.service.responses().cancel(&id, context.client()))
+    let job = jobs::cancel_response(&state, &id, &context.key().unwrap_or_default()).await;
+    one(job, || state.service.responses().cancel(&id, context.client()))
 }
 
 /// `DELETE /v1/responses/{id}`.
@@ -134,11 +176,14 @@ pub(crate) async fn delete(
     Extension(context): Extension<Arc<RequestContext>>,
     Path(id): Path<String>,
 ) -> Response {
-    answer(state.service.responses().delete(&id, context.client()))
+    let job = jobs::delete_response(&state, &id, &context.key().unwrap_or_default()).await;
+    one(job, || state.service.responses().delete(&id, context.client()))
 }
 
-fn answer(outcome: Result<Arc<str>, Fault>) -> Response {
-    outcome.map_or_else(|fault| httpd::respond(&fault), |object| json_response(object.to_string()))
+/// The answer of a job, else of what is kept in memory.
+fn one(job: Result<Option<String>, Fault>, kept: impl FnOnce() -> Result<Arc<str>, Fault>) -> Response {
+    let object = job.and_then(|job| job.map_or_else(|| kept().map(|object| object.to_string()), Ok));
+    object.map_or_else(|fault| httpd::respond(&fault), json_response)
 }
 
 fn json_response(text: String) -> Response {

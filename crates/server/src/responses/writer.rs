@@ -32,6 +32,13 @@ pub(crate) struct Facts {
     usage: Value,
 }
 
+impl Facts {
+    /// Nothing but an error.
+    pub(crate) fn with_error(error: Value) -> Facts {
+        Facts { error, ..Facts::default() }
+    }
+}
+
 /// The fields of an object as JSON, without the braces around it.
 pub(crate) fn fields_text(fields: &Map<String, Value>) -> String {
     let fields = fields.iter().map(|(name, value)| format!("{}:{value}", json!(name)));
@@ -65,7 +72,7 @@ impl Object {
     pub(crate) fn failed(&self, fault: &Fault) -> ResponseText {
         let code = if fault.status == 429 { "rate_limit_exceeded" } else { "server_error" };
         let error = json!({"code": code, "message": fault.message});
-        self.text("failed", &Facts { error, ..Facts::default() })
+        self.text("failed", &Facts::with_error(error))
     }
 }
 
