@@ -1,0 +1,1 @@
+//! Tests of webhooks over sockets, and against other programs.
