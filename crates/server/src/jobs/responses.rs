@@ -66,7 +66,7 @@ async fn accepted(jobs: &Arc<Jobs>, head: &Parts, body: &[u8]) -> Result<String,
     job.key = key;
     job.model = checked.model;
     job.class = Class::Default;
-    job.body_sha256 = jobs::hash::sha256(&checked.body);
+    job.body_sha256 = jobs::hash::sha256_hex(&checked.body);
     job.max_attempts = jobs.options.attempts;
     job.deadline = Some(now + jobs.options.deadline);
     job.retain = jobs.options.retention.responses;
