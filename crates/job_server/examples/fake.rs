@@ -127,7 +127,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let edge = Arc::new(Edge::new(http, Arc::new(events::Metrics::new("fake")), Box::new(AllRoutes)));
     let options = job_server::Options {
         place: format!("fake:{}", std::process::id()),
-        webhook_allow: vec!["127.0.0.0/8".to_owned()],
+        webhook_rules: webhooks::addresses::AddressRules::parse(["127.0.0.0/8"])?,
         ..job_server::Options::default()
     };
     let jobs = Arc::new(Jobs::new(store, Arc::new(fake), edge.clone(), options));

@@ -10,6 +10,7 @@ use job_store::Store;
 use jobs::{Face, Job, JobStatus, Millis};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{Semaphore, watch};
+use webhooks::addresses::AddressRules;
 
 use crate::executor::Executor;
 use crate::live::Live;
@@ -82,8 +83,8 @@ pub struct Options {
     pub require_idempotency: bool,
     /// Where this process runs, for people: the host's name and the process.
     pub place: String,
-    /// Address ranges and hosts to which webhooks may go though they are private.
-    pub webhook_allow: Vec<String>,
+    /// Where webhooks may go.
+    pub webhook_rules: AddressRules,
     /// Under which secrets of webhooks are kept; none keeps them as they are.
     pub webhook_secret: Option<Vec<u8>>,
     /// What URLs in objects begin with, such as `https://host`; empty leaves them relative.
@@ -113,7 +114,7 @@ impl Default for Options {
             operators: Vec::new(),
             require_idempotency: false,
             place: String::new(),
-            webhook_allow: Vec::new(),
+            webhook_rules: AddressRules::default(),
             webhook_secret: None,
             base_url: String::new(),
         }

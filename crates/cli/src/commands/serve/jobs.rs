@@ -9,7 +9,7 @@ use server::Server;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use webhooks::AddressRules;
+use webhooks::addresses::AddressRules;
 
 use super::door;
 use super::operations::LogFormat;
@@ -117,7 +117,7 @@ impl Flags {
             require_idempotency: self.jobs_require_idempotency,
             operators: self.jobs_operator.clone(),
             place: place(),
-            webhook_allow: self.webhook_allow.clone(),
+            webhook_rules: rules,
             webhook_secret: secret,
             ..Options::default()
         })
