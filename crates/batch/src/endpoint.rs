@@ -55,6 +55,11 @@ impl Endpoint {
         ALL.iter().map(|(_, name, _)| *name)
     }
 
+    /// The paths of all endpoints.
+    pub fn paths() -> impl Iterator<Item = &'static str> {
+        ALL.iter().map(|(_, _, path)| *path)
+    }
+
     /// The path that requests are sent to.
     pub fn path(self) -> &'static str {
         ALL.iter().find(|(endpoint, _, _)| *endpoint == self).map_or("/", |(_, _, path)| *path)
