@@ -234,6 +234,11 @@ impl Fault {
         Fault::new(421, "invalid_request_error", Some("misdirected_request"), message)
     }
 
+    /// 501: the server was not started to do this.
+    pub fn switched_off(code: &'static str, message: impl Into<String>) -> Fault {
+        Fault::new(501, "invalid_request_error", Some(code), message)
+    }
+
     /// 429: the queue is full.
     pub fn busy(message: impl Into<String>, retry_after_s: u32) -> Fault {
         let mut fault = Fault::new(429, "rate_limit_error", Some("queue_full"), message);

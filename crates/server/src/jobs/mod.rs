@@ -16,6 +16,7 @@ use job_store::Store;
 use wire::Fault;
 use wire::routes::Route;
 
+use crate::faults;
 use crate::state::State;
 use local::Local;
 pub(crate) use local::ResponseId;
@@ -41,7 +42,11 @@ pub(crate) fn handler(state: &State, route: &Route) -> Option<MethodRouter<Arc<S
 /// What is said where jobs are off.
 async fn off(request: Request) -> Response {
     let message = "this server keeps no jobs, batches or files: start it with --jobs";
-    httpd::respond_at(request.uri().path(), &Fault::unsupported_here("jobs_off", message))
+    let fault = Fault::switched_off("jobs_off", message);
+    if request.uri().path().starts_with("/v1/messages") {
+        return faults::anthropic(&fault);
+    }
+    httpd::respond(&fault)
 }
 
 /// Before routes that infer: a request with `Prefer: respond-async` becomes a job.
