@@ -57,7 +57,10 @@ fn what_is_wrong_is_named() {
         assert_eq!(create(Wanted { name, ..wanted() }).0, "name");
     }
     let (param, text) = create(Wanted { url: "https://10.0.0.1/".to_owned(), ..wanted() });
-    assert_eq!((param, text.as_str()), ("url", "`url`: the URL's host has a private address"));
+    assert_eq!(
+        (param, text.as_str()),
+        ("url", "`url`: the address of the URL's host is not public: private address")
+    );
     assert_eq!(create(Wanted { event_types: Vec::new(), ..wanted() }).0, "event_types");
     let unknown = vec!["batch.done".to_owned()];
     assert!(create(Wanted { event_types: unknown, ..wanted() }).1.contains("\"batch.done\" is no type"));

@@ -1,7 +1,7 @@
 //! Addresses that are not of the public Internet: the special-purpose registries of IANA, and what lies beside them.
 //!
 //! Of IPv6, only what is allocated as global unicast (`2000::/3`) is public, and of that not the blocks listed here.
-//! Addresses that hold an IPv4 address (NAT64, 6to4, ISATAP, mapped ones) are as public as that one.
+//! Addresses that hold an IPv4 address (NAT64, ISATAP, mapped ones) are as public as that one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -104,6 +104,8 @@ const IPV6: &[Block<u128>] = &[
     v6([0x2001, 0xdb8, 0, 0], 32, Class::Documentation),
     // Protocols, Teredo and ORCHID among them.
     v6([0x2001, 0, 0, 0], 23, Class::Reserved),
+    // 6to4, which is no more.
+    v6([0x2002, 0, 0, 0], 16, Class::Reserved),
     v6([0x3fff, 0, 0, 0], 20, Class::Documentation),
     v6([0xfc00, 0, 0, 0], 7, Class::Private),
     v6([0xfe80, 0, 0, 0], 10, Class::LinkLocal),
@@ -138,19 +140,13 @@ fn refused_v6(address: Ipv6Addr) -> Option<Class> {
     if bits >> 125 != 1 {
         return Some(Class::Reserved);
     }
-    [six_to_four(address), isatap(address)].into_iter().flatten().find_map(refused_v4)
+    isatap(address).and_then(refused_v4)
 }
 
 /// The IPv4 address in one of `64:ff9b::/96` (RFC 6052).
 fn nat64(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [.., a, b, c, d] = address.octets();
     matches!(address.segments(), [0x64, 0xff9b, 0, 0, 0, 0, ..]).then_some(Ipv4Addr::new(a, b, c, d))
-}
-
-/// The IPv4 address in one of `2002::/16` (RFC 3056).
-fn six_to_four(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let [_, _, a, b, c, d, ..] = address.octets();
-    (address.segments()[0] == 0x2002).then_some(Ipv4Addr::new(a, b, c, d))
 }
 
 /// The IPv4 address in one whose interface is ISATAP's (RFC 5214).

@@ -79,7 +79,7 @@ pub enum Refused {
     #[error("the URL's host is an internal name")]
     Internal,
     /// An address that is not public.
-    #[error("the URL's host has a {0}")]
+    #[error("the address of the URL's host is not public: {0}")]
     Address(Class),
 }
 
