@@ -345,3 +345,7 @@ impl Batch {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "batch_transition_tests.rs"]
+mod tests;

@@ -31,6 +31,9 @@ pub mod schedule;
 pub mod time;
 pub mod transition;
 
+#[cfg(test)]
+mod schema_check;
+
 pub use batch::{Batch, BatchKind, BatchStatus, Counts, FileError, LineOutcome};
 pub use batch_transition::{BatchChange, BatchRefused};
 pub use beginning::beginning;

@@ -431,3 +431,11 @@ fn expired(face: Face) -> JobError {
     };
     JobError { code: code.to_owned(), message: message.to_owned(), param: None }
 }
+
+#[cfg(test)]
+#[path = "transition_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "transition_model_tests.rs"]
+mod model_tests;

@@ -17,3 +17,6 @@ pub use list::{Deleted, DeletedMessageBatch, List, MessageList};
 pub use message_batch::{MessageBatchObject, message_batch_object};
 pub use rfc3339::rfc3339;
 pub use usage::{UsageObject, usage_object};
+
+#[cfg(test)]
+mod tests;
