@@ -1,10 +1,10 @@
 //! What a database brings with it: transactions, and places for bytes.
 
-use crate::credits::Credits;
 use crate::ops::parts::Stored;
 use crate::sql::Act;
 use crate::store::Answer;
 use crate::types::StoreLimits;
+use jobs::schedule::Credits;
 use jobs::{File, Millis};
 use std::future::Future;
 use std::pin::Pin;

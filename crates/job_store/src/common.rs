@@ -47,8 +47,8 @@ impl<B: Backend> Common<'_, B> {
     }
 
     pub(crate) async fn claim(&self, wish: Claim, now: Millis) -> Result<Vec<Claimed>, StoreError> {
-        let credits = *self.0.credits().lock().unwrap_or_else(PoisonError::into_inner);
-        let done = transaction!(write(self.0), [wish], |sql| claim::claim(sql, &wish, credits, now));
+        let credits = self.0.credits().lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let done = transaction!(write(self.0), [wish, credits], |sql| claim::claim(sql, &wish, credits, now));
         let (taken, credits) = done.await?;
         *self.0.credits().lock().unwrap_or_else(PoisonError::into_inner) = credits;
         let mut claimed = Vec::with_capacity(taken.len());
@@ -63,7 +63,11 @@ impl<B: Backend> Common<'_, B> {
         Ok(claimed)
     }
 
-    pub(crate) async fn renew(&self, renewals: Vec<Renewal>, now: Millis) -> Result<Vec<Renewed>, StoreError> {
+    pub(crate) async fn renew(
+        &self,
+        renewals: Vec<Renewal>,
+        now: Millis,
+    ) -> Result<Vec<Renewed>, StoreError> {
         let mut kept = Vec::new();
         let mut wishes = Vec::with_capacity(renewals.len());
         for mut renewal in renewals {
@@ -105,7 +109,8 @@ impl<B: Backend> Common<'_, B> {
         }
         let stored = kept.as_ref().map(|kept| kept.stored.clone());
         let ending = Arc::new((Ending { finish, bytes: stored, sha256, size }, kept));
-        let done = transaction!(write(self.0), [id, ending], |sql| leases::finish(sql, &id, epoch, &ending.0, now));
+        let done =
+            transaction!(write(self.0), [id, ending], |sql| leases::finish(sql, &id, epoch, &ending.0, now));
         done.await
     }
 
@@ -125,8 +130,9 @@ impl<B: Backend> Common<'_, B> {
             keeps.extend(kept._keep);
         }
         let rows = Arc::new((rows, keeps));
-        let done =
-            transaction!(write(self.0), [batch, rows], |sql| batch_lines::add(sql, &batch, from, &rows.0, &limits, now));
+        let done = transaction!(write(self.0), [batch, rows], |sql| batch_lines::add(
+            sql, &batch, from, &rows.0, &limits, now
+        ));
         done.await
     }
 
@@ -148,7 +154,12 @@ impl<B: Backend> Common<'_, B> {
         read.await
     }
 
-    pub(crate) async fn begin_batch(&self, id: String, ranks: Vec<(u64, i64)>, now: Millis) -> Result<Batch, StoreError> {
+    pub(crate) async fn begin_batch(
+        &self,
+        id: String,
+        ranks: Vec<(u64, i64)>,
+        now: Millis,
+    ) -> Result<Batch, StoreError> {
         for chunk in ranks.chunks(batch_lines::LINES) {
             let chunk: Arc<[(u64, i64)]> = chunk.into();
             let rank = transaction!(write(self.0), [id, chunk], |sql| batch_lines::rank(sql, &id, &chunk));
@@ -167,7 +178,8 @@ impl<B: Backend> Common<'_, B> {
         limit: usize,
         gapless: bool,
     ) -> Result<Vec<LineResult>, StoreError> {
-        let found = transaction!(read(self.0), [batch], |sql| batch_lines::list(sql, &batch, from, limit, gapless));
+        let found =
+            transaction!(read(self.0), [batch], |sql| batch_lines::list(sql, &batch, from, limit, gapless));
         let mut lines = Vec::new();
         let mut bytes = 0;
         for (job, result) in found.await? {

@@ -3,13 +3,13 @@
 use crate::backend::Backend;
 use crate::common::{Common, transaction};
 use crate::error::StoreError;
-use crate::ops::{accept, batch_lines, batches, documents, files, jobs, stats};
+use crate::ops::{accept, batches, documents, files, jobs, stats};
 use crate::rows::{BODY, RESULT};
 use crate::store::{Answer, Store};
 use crate::types::{
     Accepted, BatchFilter, CancelOutcome, Claim, Claimed, Document, DocumentFilter, FileFilter, Finish,
-    Finished, IdempotencyKey, JobEvent, JobFilter, LineResult, NewJob, NewLine, Page, Renewal, Renewed, Stats,
-    Swept, Worker,
+    Finished, IdempotencyKey, JobEvent, JobFilter, LineResult, NewJob, NewLine, Page, Renewal, Renewed,
+    Stats, Swept, Worker,
 };
 use ::jobs::batch::{Batch, FileError};
 use ::jobs::{File, Job, Millis};
@@ -190,7 +190,8 @@ impl<B: Backend> Store for B {
     fn delete_batch(&self, batch: &str, key: Option<&str>, now: Millis) -> Answer<'_, ()> {
         let (id, key) = owned(batch, key);
         Box::pin(async move {
-            transaction!(write(self), [id, key], |sql| batches::delete(sql, &id, key.as_deref(), now)).await?;
+            transaction!(write(self), [id, key], |sql| batches::delete(sql, &id, key.as_deref(), now))
+                .await?;
             Common(self).work_off(&id, now).await?;
             Ok(())
         })

@@ -9,7 +9,6 @@
 mod backend;
 mod common;
 mod contract;
-mod credits;
 mod error;
 mod ops;
 mod rows;
@@ -24,6 +23,6 @@ pub use sqlite::SqliteStore;
 pub use store::{Answer, Store};
 pub use types::{
     Accepted, BatchFilter, CancelOutcome, Claim, Claimed, Document, DocumentFilter, FileFilter, Finish,
-    Finished, IdempotencyKey, JobEvent, JobFilter, LineResult, NewJob, NewLine, Page, Renewal, Renewed, Stats,
-    StatsRow, StoreLimits, Swept, Worker,
+    Finished, IdempotencyKey, JobEvent, JobFilter, LineResult, NewJob, NewLine, Page, Renewal, Renewed,
+    Stats, StatsRow, StoreLimits, Swept, Worker,
 };

@@ -125,7 +125,8 @@ fn retain_until(job: &Job) -> Option<Millis> {
 }
 
 /// Writes a new row of a job.
-pub(crate) const INSERT_JOB: &str = "INSERT INTO job (id, status, alone, run_at, prefix_rank, deadline, lease_until,
+pub(crate) const INSERT_JOB: &str =
+    "INSERT INTO job (id, status, alone, run_at, prefix_rank, deadline, lease_until,
      retain_until, dead, json, key, class, ready, batch, line, model, created_at)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
 
@@ -186,7 +187,8 @@ pub(crate) fn batch_values(batch: &Batch) -> Result<Vec<Value>, StoreError> {
 }
 
 /// Writes a row of a file, new or not.
-pub(crate) const PUT_FILE: &str = "INSERT INTO job_file (id, key, purpose, hidden, created_at, expires_at, size, place,
+pub(crate) const PUT_FILE: &str =
+    "INSERT INTO job_file (id, key, purpose, hidden, created_at, expires_at, size, place,
      json) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
      ON CONFLICT (id) DO UPDATE SET key = excluded.key, purpose = excluded.purpose, hidden = excluded.hidden,
      created_at = excluded.created_at, expires_at = excluded.expires_at, size = excluded.size,

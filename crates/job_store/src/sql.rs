@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// A value of a column.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub(crate) enum Value {
     /// NULL.
     Null,
     /// A number.

@@ -3,8 +3,8 @@
 use crate::error::StoreError;
 use crate::types::{
     Accepted, BatchFilter, CancelOutcome, Claim, Claimed, Document, DocumentFilter, FileFilter, Finish,
-    Finished, IdempotencyKey, JobEvent, JobFilter, LineResult, NewJob, NewLine, Page, Renewal, Renewed, Stats,
-    Swept, Worker,
+    Finished, IdempotencyKey, JobEvent, JobFilter, LineResult, NewJob, NewLine, Page, Renewal, Renewed,
+    Stats, Swept, Worker,
 };
 use jobs::batch::{Batch, FileError};
 use jobs::{File, Job, Millis};
@@ -32,7 +32,7 @@ pub trait Store: Send + Sync {
     /// Jobs, newest first.
     fn jobs(&self, filter: JobFilter) -> Answer<'_, Page<Job>>;
 
-    /// Events of a job after one, at most 64 are kept.
+    /// Events of a job after one, at most 64 are kept; lines of batches have none.
     fn events(&self, id: &str, after: u64) -> Answer<'_, Vec<JobEvent>>;
 
     /// Gives queued jobs to a worker: the most urgent classes more often (16 : 4 : 1, none starves), inside a class the
@@ -99,13 +99,14 @@ pub trait Store: Send + Sync {
     fn delete_batch(&self, batch: &str, key: Option<&str>, now: Millis) -> Answer<'_, ()>;
 
     /// Lines of a batch from one on, by number, at most `limit`: those that have ended, up to the first that has not if
-    /// `gapless`.
+    /// `gapless`. Fewer may come (1,000 lines or 64 MiB at once), but none only if none follows: go on after the last one.
     fn lines(&self, batch: &str, from: u64, limit: usize, gapless: bool) -> Answer<'_, Vec<LineResult>>;
 
-    /// Begins or goes on with a file's bytes: `bytes` at `offset`. Durable only after [`Store::seal_file`].
+    /// Begins or goes on with a file's bytes: `bytes` at `offset`, which is at most what was written; what was there after it
+    /// is forgotten. Durable only after [`Store::seal_file`]: bytes that are not sealed end with the process.
     fn write_file(&self, id: &str, offset: u64, bytes: Vec<u8>) -> Answer<'_, ()>;
 
-    /// Makes a written file visible, whole. A file of this id that is there already is replaced.
+    /// Makes a written file visible, whole, if it is as long as `file` says. A file of this id that is there already is replaced.
     fn seal_file(&self, file: File, now: Millis) -> Answer<'_, File>;
 
     /// Forgets a file that was begun and not sealed.

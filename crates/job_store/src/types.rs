@@ -189,7 +189,7 @@ pub struct JobEvent {
     pub name: String,
     /// When.
     pub at: Millis,
-    /// The job's object at that time, as JSON.
+    /// The [`Job`] at that time, as `serde_json` writes it.
     pub data: String,
 }
 

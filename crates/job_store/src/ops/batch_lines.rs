@@ -77,9 +77,8 @@ pub(crate) async fn list(
     gapless: bool,
 ) -> Result<Vec<FoundLine>, StoreError> {
     let ended = if gapless { "" } else { "AND status IN ('succeeded', 'failed', 'cancelled', 'expired')" };
-    let select = format!(
-        "SELECT {JOB} FROM job WHERE batch = $1 AND line >= $2 {ended} ORDER BY line LIMIT $3"
-    );
+    let select =
+        format!("SELECT {JOB} FROM job WHERE batch = $1 AND line >= $2 {ended} ORDER BY line LIMIT $3");
     let limit = limit.min(LINES) as i64;
     let rows = sql.query(&select, values![id, from, limit]).await?;
     let mut found = Vec::with_capacity(rows.len());

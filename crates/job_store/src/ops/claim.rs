@@ -2,11 +2,11 @@
 
 use super::parts::{Loaded, read_part};
 use super::work::Work;
-use crate::credits::Credits;
 use crate::error::StoreError;
 use crate::rows::{BODY, CHECKPOINT, JOB, batch_status_word, class_number, read_job};
 use crate::sql::{Sql, skip_locked, values};
 use crate::types::Claim;
+use jobs::schedule::Credits;
 use jobs::{BatchStatus, Class, Job, Millis};
 use std::collections::{BTreeSet, HashMap};
 
@@ -40,10 +40,8 @@ pub(crate) async fn claim(
         batches: HashMap::new(),
         taken: Vec::new(),
     };
-    turn.open.sort_unstable();
-    turn.open.dedup();
     turn.take_all().await?;
-    let Turn { mut work, credits, taken: jobs, .. } = turn;
+    let Turn { work, credits, taken: jobs, .. } = turn;
     let mut taken = Vec::with_capacity(jobs.len());
     for job in jobs {
         let body = read_part(work.sql, &job.id, BODY).await?;
@@ -64,7 +62,7 @@ struct Turn<'s, 'c> {
     work: Work<'s>,
     claim: &'c Claim,
     credits: Credits,
-    /// Classes that may have work.
+    /// Classes that are asked for and may have work.
     open: Vec<Class>,
     lanes: HashMap<Class, Lanes>,
     /// Whether lines of a batch may be run.
@@ -75,12 +73,14 @@ struct Turn<'s, 'c> {
 impl Turn<'_, '_> {
     async fn take_all(&mut self) -> Result<(), StoreError> {
         while self.taken.len() < self.claim.most.min(MOST) {
-            let Some(class) = self.credits.next(&self.open) else { break };
+            let mut credits = self.credits.clone();
+            let Some(class) = credits.next(|class| self.open.contains(&class)) else { break };
             let Some(job) = self.take_of(class).await? else {
                 self.open.retain(|other| *other != class);
                 continue;
             };
-            self.credits.served(class, &self.open);
+            // Only a job takes a turn.
+            self.credits = credits;
             let alone = job.runs_alone();
             self.taken.push(job);
             if alone {

@@ -1,6 +1,7 @@
 //! Files. Where their bytes lie is the database's: outside of SQLite, in chunks of rows in PostgreSQL.
 
 use super::jobs::{List, bury, missing};
+#[cfg(feature = "postgres")]
 use super::parts::ROW_BYTES;
 use super::tally;
 use super::work::Work;
@@ -168,7 +169,8 @@ pub(crate) async fn write_rows(
     }
     let mut start = offset;
     for piece in bytes.chunks(ROW_BYTES) {
-        let insert = "INSERT INTO job_chunk (file, sealed, start, size, at, bytes) VALUES ($1, 0, $2, $3, $4, $5)";
+        let insert =
+            "INSERT INTO job_chunk (file, sealed, start, size, at, bytes) VALUES ($1, 0, $2, $3, $4, $5)";
         sql.execute(insert, values![id, start, piece.len() as u64, at, piece]).await?;
         start += piece.len() as u64;
     }
@@ -218,5 +220,8 @@ pub(crate) async fn read_rows(
 
 /// The file is not what was written.
 pub(crate) fn wrong_length(file: &File, written: u64) -> StoreError {
-    StoreError::Conflict(format!("{} bytes of the file {} were written, not {}", written, file.id, file.bytes))
+    StoreError::Conflict(format!(
+        "{} bytes of the file {} were written, not {}",
+        written, file.id, file.bytes
+    ))
 }

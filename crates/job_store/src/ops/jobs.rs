@@ -32,7 +32,8 @@ pub(crate) async fn missing(
     key: Option<&str>,
     kind: &'static str,
 ) -> Result<StoreError, StoreError> {
-    let rows = sql.query("SELECT key FROM job_tombstone WHERE id = $1 AND kind = $2", values![id, kind]).await?;
+    let rows =
+        sql.query("SELECT key FROM job_tombstone WHERE id = $1 AND kind = $2", values![id, kind]).await?;
     let Some(row) = rows.first() else { return Ok(StoreError::NotFound(kind)) };
     let owner = row.text(0)?;
     Ok(if key.is_none_or(|key| key == owner) { StoreError::Gone(kind) } else { StoreError::NotFound(kind) })
@@ -84,7 +85,8 @@ pub(crate) async fn list(sql: &mut dyn Sql, filter: &JobFilter) -> Result<Page<J
 
 /// Events of a job after one.
 pub(crate) async fn events(sql: &mut dyn Sql, id: &str, after: u64) -> Result<Vec<JobEvent>, StoreError> {
-    let select = "SELECT sequence, name, at, data FROM job_event WHERE job = $1 AND sequence > $2 ORDER BY sequence";
+    let select =
+        "SELECT sequence, name, at, data FROM job_event WHERE job = $1 AND sequence > $2 ORDER BY sequence";
     let rows = sql.query(select, values![id, after]).await?;
     let read = |row: &crate::sql::Row| {
         Ok(JobEvent {
@@ -220,7 +222,8 @@ impl List {
         let limit = limit.clamp(1, PAGE);
         self.values.push(Value::Int(limit as i64 + 1));
         let limit_at = self.values.len();
-        let holds = if self.conditions.is_empty() { "1 = 1".to_owned() } else { self.conditions.join(" AND ") };
+        let holds =
+            if self.conditions.is_empty() { "1 = 1".to_owned() } else { self.conditions.join(" AND ") };
         let select = format!(
             "SELECT {} FROM {} WHERE {holds} ORDER BY created_at {order}, id {order} LIMIT ${limit_at}",
             self.columns, self.table

@@ -9,7 +9,8 @@ use crate::types::{Stats, StatsRow};
 /// What is kept, in numbers.
 pub(crate) async fn stats(sql: &mut dyn Sql) -> Result<Stats, StoreError> {
     let mut stats = Stats::default();
-    let select = "SELECT status, class, count(*), min(run_at) FROM job GROUP BY status, class ORDER BY status, class";
+    let select =
+        "SELECT status, class, count(*), min(run_at) FROM job GROUP BY status, class ORDER BY status, class";
     for row in sql.query(select, Vec::new()).await? {
         let Some(status) = status_of(row.text(0)?) else { continue };
         let oldest = row.int_or_none(3)?.filter(|_| status == jobs::JobStatus::Queued);

@@ -110,9 +110,7 @@ impl<'s> Work<'s> {
             self.ended_lines.entry(batch.clone()).or_default().push(line);
         }
         match webhook_event(job, change) {
-            Some(name) => {
-                self.tell(name, &job.id, &job.key, job.webhook.as_deref(), job.sequence).await
-            }
+            Some(name) => self.tell(name, &job.id, &job.key, job.webhook.as_deref(), job.sequence).await,
             None => Ok(()),
         }
     }

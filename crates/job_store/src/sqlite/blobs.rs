@@ -83,7 +83,8 @@ impl Blobs {
         let path = self.dir.join(&place);
         let is_there = fs::metadata(&path).is_ok_and(|found| found.len() == bytes.len() as u64);
         if !is_there {
-            let part = self.dir.join(PARTS).join(format!("body-{}", self.counter.fetch_add(1, Ordering::Relaxed)));
+            let part =
+                self.dir.join(PARTS).join(format!("body-{}", self.counter.fetch_add(1, Ordering::Relaxed)));
             let written = write_synced(&part, bytes);
             if let Err(error) = written.and_then(|()| self.rename(&part, &path)) {
                 let _ = fs::remove_file(&part);
@@ -216,7 +217,8 @@ impl Blobs {
         for entry in entries.flatten().take(LOOKED) {
             let changed = entry.metadata().and_then(|found| found.modified()).ok();
             let changed = changed.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-            let is_stale = changed.is_some_and(|time| i64::try_from(time.as_millis()).is_ok_and(|at| at < before));
+            let is_stale =
+                changed.is_some_and(|time| i64::try_from(time.as_millis()).is_ok_and(|at| at < before));
             if is_stale {
                 let _ = fs::remove_file(entry.path());
             }

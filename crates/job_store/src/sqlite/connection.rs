@@ -90,7 +90,11 @@ impl SqliteSql {
         }
         let said = self.connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
         let said = said.map_err(|error| self.named(error))?;
-        if said == "ok" { Ok(()) } else { Err(StoreError::Damaged { place: self.place.to_string(), why: said }) }
+        if said == "ok" {
+            Ok(())
+        } else {
+            Err(StoreError::Damaged { place: self.place.to_string(), why: said })
+        }
     }
 
     fn migrate(&mut self) -> Result<(), StoreError> {

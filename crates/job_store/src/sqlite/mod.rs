@@ -7,7 +7,6 @@ mod writer;
 
 use crate::backend::{Backend, Kept};
 use crate::common::transaction;
-use crate::credits::Credits;
 use crate::error::StoreError;
 use crate::ops::parts::Stored;
 use crate::ops::{files, sweep};
@@ -16,6 +15,7 @@ use crate::store::Answer;
 use crate::types::StoreLimits;
 use blobs::Blobs;
 use connection::SqliteSql;
+use jobs::schedule::Credits;
 use jobs::{File, Millis};
 use place::Lock;
 use std::future::Future;

@@ -57,7 +57,8 @@ pub(crate) struct Lock {
 impl Lock {
     pub(crate) fn take(dir: &Path) -> Result<Lock, StoreError> {
         let path = dir.join("lock");
-        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let options =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let mut file = options.map_err(|error| failed(&path, &error))?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut text = String::new();

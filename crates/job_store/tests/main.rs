@@ -1,0 +1,6 @@
+//! The tests of this crate in one program.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+mod common;
+mod suite;
