@@ -11,6 +11,7 @@ mod batches;
 mod executor;
 pub mod faces;
 mod figures;
+pub mod in_process;
 mod live;
 mod runner;
 mod shared;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use inference::RequestContext;
+use job_server::in_process::Answer;
 
-use crate::in_process::{Answer, InProcess};
+use crate::in_process::InProcess;
 use crate::state::State;
 
 /// Asks the routes of a server without a connection.
@@ -15,34 +16,21 @@ pub struct Asker {
     routes: InProcess,
 }
 
-/// A whole answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AskedInProcess {
-    /// HTTP status.
-    pub status: u16,
-    /// Its body.
-    pub body: Vec<u8>,
-    /// Seconds after which a busy server is to be asked again.
-    pub retry_after_s: Option<u64>,
-}
-
 impl Asker {
     pub(crate) fn new(state: &Arc<State>) -> Asker {
         Asker { state: state.clone(), routes: InProcess::new(state) }
     }
 
     /// Posts a JSON body to a path. Dropped, the request is cancelled within a step.
-    pub async fn ask(&self, path: &str, body: Vec<u8>) -> AskedInProcess {
+    pub async fn ask(&self, path: &str, body: Vec<u8>) -> Answer {
         let id = httpd::new_id(&self.state.edge);
         let context = RequestContext::new(self.state.edge.audit(), id, "POST", None, None, None);
-        match self.routes.ask(path, body, context, |_| {}).await {
-            Ok(Answer { status, body, retry_after_s }) => AskedInProcess { status, body, retry_after_s },
-            Err(fault) => AskedInProcess {
-                status: fault.status,
-                body: fault.json().into_bytes(),
-                retry_after_s: fault.retry_after_s.map(u64::from),
-            },
-        }
+        let answer = self.routes.ask(path, body, context, |_| {}).await;
+        answer.unwrap_or_else(|fault| Answer {
+            status: fault.status,
+            body: fault.json().into_bytes(),
+            retry_after_s: fault.retry_after_s.map(u64::from),
+        })
     }
 
     /// What texts of the default model depend on beside the request.

@@ -43,9 +43,10 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 
-pub use asker::{AskedInProcess, Asker};
+pub use asker::Asker;
 pub use httpd::{Cors, KeyLimits, Keys, KeysError, Tls, TlsError};
 pub use inference::{Audit, Record, Stages, TraceParent};
+pub use job_server::in_process::Answer as WholeAnswer;
 pub use options::Options;
 pub use service::{
     Activation, ClassifierHead, DenseHead, EncoderHeads, EncoderPrompts, EncoderText, Encoding, Guided,

@@ -10,13 +10,12 @@ use axum::extract::Request;
 use axum::http::HeaderValue;
 use inference::RequestContext;
 use job_server::{Checked, Executor, Ran, Work};
-use jobs::{Class, Usage};
-use serde::Deserialize;
+use jobs::Class;
 use serde_json::{Value, json};
 use wire::Fault;
 
 use super::check::{self, ENDPOINTS};
-use crate::in_process::{Answer, InProcess};
+use crate::in_process::InProcess;
 use crate::state::State;
 
 /// Weight of the latest job in the mean time of jobs: one in so many.
@@ -94,14 +93,7 @@ impl Executor for Local {
 
 impl Local {
     async fn attempt(&self, work: Work) -> Ran {
-        match self.answer(work).await {
-            Ok(ran) => ran,
-            Err(fault) => {
-                let retry_after = fault.retry_after_s.map(|seconds| Duration::from_secs(seconds.into()));
-                let (status, body) = (fault.status, fault.json().into_bytes());
-                Ran { status, body, usage: Usage::default(), cost_micros: None, retry_after }
-            }
-        }
+        self.answer(work).await.unwrap_or_else(Ran::from)
     }
 
     async fn answer(&self, work: Work) -> Result<Ran, Fault> {
@@ -133,19 +125,8 @@ impl Local {
         };
         let answer = self.server.ask(&job.endpoint, body, context.clone(), prepare).await?;
         context.record_status(answer.status);
-        Ok(ran(answer))
+        Ok(answer.into())
     }
-}
-
-fn ran(answer: Answer) -> Ran {
-    let Answer { status, body, retry_after_s } = answer;
-    let told: Told = serde_json::from_slice(&body).unwrap_or_default();
-    let told = told.usage.unwrap_or_default();
-    // Millionths of any sum that a request can cost fit.
-    #[expect(clippy::cast_possible_truncation, reason = "a sum of money in millionths")]
-    let cost_micros = told.cost.as_ref().map(|cost| (cost.total * 1e6).round() as i64);
-    let (usage, retry_after) = (told.usage(), retry_after_s.map(Duration::from_secs));
-    Ran { status, body, usage, cost_micros, retry_after }
 }
 
 /// The id that a response of the Responses API must have, as its client has it already.
@@ -157,58 +138,5 @@ fn class(class: Class) -> &'static str {
         Class::Interactive => "interactive",
         Class::Default => "default",
         Class::Batch => "batch",
-    }
-}
-
-/// What an answer tells of its usage, in the words of all APIs.
-#[derive(Default, Deserialize)]
-struct Told {
-    #[serde(default)]
-    usage: Option<ToldUsage>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ToldUsage {
-    #[serde(alias = "input_tokens")]
-    prompt_tokens: u64,
-    #[serde(alias = "output_tokens")]
-    completion_tokens: u64,
-    #[serde(alias = "input_tokens_details")]
-    prompt_tokens_details: Option<Cached>,
-    cache_read_input_tokens: u64,
-    #[serde(alias = "output_tokens_details")]
-    completion_tokens_details: Option<Reasoned>,
-    cost: Option<Cost>,
-}
-
-#[derive(Deserialize)]
-struct Cost {
-    total: f64,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Cached {
-    cached_tokens: u64,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Reasoned {
-    reasoning_tokens: u64,
-}
-
-impl ToldUsage {
-    /// Anthropic counts cached tokens beside the input, the others in it.
-    fn usage(&self) -> Usage {
-        let cached = self.prompt_tokens_details.as_ref().map_or(0, |details| details.cached_tokens);
-        let reasoning = self.completion_tokens_details.as_ref().map_or(0, |details| details.reasoning_tokens);
-        Usage {
-            input_tokens: self.prompt_tokens + self.cache_read_input_tokens,
-            cached_tokens: cached + self.cache_read_input_tokens,
-            output_tokens: self.completion_tokens,
-            reasoning_tokens: reasoning,
-        }
     }
 }

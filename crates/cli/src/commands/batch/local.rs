@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::batch::{AskError, BoxFuture, Reply, Runner};
 use serde_json::{Value, json};
-use server::{AskedInProcess, Asker};
+use server::{Asker, WholeAnswer};
 
 use super::flags::Args;
 use crate::Failure;
@@ -51,7 +51,7 @@ impl Local {
 impl Runner for LocalRunner {
     fn ask<'a>(&'a self, path: &'a str, body: Vec<u8>) -> BoxFuture<'a, Result<Reply, AskError>> {
         Box::pin(async move {
-            let AskedInProcess { status, body, retry_after_s } = self.asker.ask(path, body).await;
+            let WholeAnswer { status, body, retry_after_s } = self.asker.ask(path, body).await;
             Ok(Reply { status, body, retry_after: retry_after_s.map(Duration::from_secs) })
         })
     }
