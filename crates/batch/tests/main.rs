@@ -1,0 +1,10 @@
+//! Runs against an invented server: whole, killed, resumed, and with bad input.
+
+mod abuse;
+mod basics;
+mod faults;
+mod fake;
+mod killed;
+mod memory;
+mod plans;
+mod tables;
