@@ -165,7 +165,12 @@ impl JobMetrics {
                 "Late writes of workers that had lost their job, refused",
                 Counter::default(),
             ),
-            deliveries: add(r, "gristmill_webhook_attempts", "Attempts to deliver an event", counts("outcome")),
+            deliveries: add(
+                r,
+                "gristmill_webhook_attempts",
+                "Attempts to deliver an event",
+                counts("outcome"),
+            ),
             delivery_s: add(
                 r,
                 "gristmill_webhook_seconds",

@@ -25,6 +25,7 @@ mod discovery;
 mod exchange;
 mod explain;
 mod hashing;
+mod jobs;
 mod keys;
 pub mod litellm;
 mod nodes;

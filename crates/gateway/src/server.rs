@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -30,7 +30,7 @@ use crate::nodes::{self, Nodes};
 use crate::secret::Secrets;
 use crate::snapshot::Snapshot;
 use crate::state::{Retries, Shared};
-use crate::{admin, clock, page, registration};
+use crate::{admin, clock, jobs, page, registration};
 
 /// The program's version, as nodes and metrics tell it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -123,6 +123,7 @@ impl Gateway {
             began: Instant::now(),
             draining: AtomicBool::new(false),
             seed: AtomicU64::new(0),
+            jobs: OnceLock::new(),
         };
         Ok(Gateway { shared: Arc::new(shared) })
     }
@@ -155,6 +156,17 @@ impl Gateway {
     /// Speaks TLS with this certificate on every connection that opens from now on.
     pub fn set_tls(&self, tls: httpd::Tls) {
         self.shared.edge.set_tls(tls);
+    }
+
+    /// Takes durable jobs from now on, kept in `store`, `parallel` of them at once; to be called before [`Gateway::run`].
+    /// What comes back is run by [`job_server::run`]. The first call counts.
+    pub fn take_jobs(
+        &self,
+        store: Arc<dyn job_store::Store>,
+        options: job_server::Options,
+        parallel: usize,
+    ) -> Arc<job_server::Jobs> {
+        jobs::take(&self.shared, operations(&self.shared), store, options, parallel)
     }
 
     /// Serves `listener` until `stop` is done, then drains: takes no more connections or requests, lets running ones
@@ -253,11 +265,14 @@ fn router(shared: &Arc<Shared>) -> Router {
         .route(PUSH_PATH, post(registration::push))
         .route(&format!("{PUSH_PATH}/{{id}}"), delete(registration::leave));
     router = router.merge(admin::routes()).merge(page::routes());
-    for api in APIS.iter().filter(|api| api.path != api::GEMINI) {
-        router = router.route(api.path, post(generate));
-    }
     let router = router.fallback(any(nothing)).with_state(shared.clone());
-    httpd::layered(router, &shared.edge)
+    httpd::layered(jobs::routes(shared, router.merge(operations(shared))), &shared.edge)
+}
+
+/// Every operation but those whose path has the model.
+fn operations(shared: &Arc<Shared>) -> Router {
+    let paths = APIS.iter().map(|api| api.path).filter(|path| *path != api::GEMINI);
+    paths.fold(Router::new(), |router, path| router.route(path, post(generate))).with_state(shared.clone())
 }
 
 /// Every operation: the path says which.
@@ -317,6 +332,9 @@ async fn metrics(Shared_(shared): Shared_<Arc<Shared>>, request: Request) -> Res
     let waiting = snapshot.routes.iter().map(|route| route.places().waiting() as u64).sum();
     let mut text = shared.metrics.write(&upstreams, &[], waiting, format);
     text.push_str(&shared.edge.metrics.write(&[], format));
+    if let Some(jobs) = shared.jobs.get() {
+        text.push_str(&job_server::metrics(jobs, format).await);
+    }
     ([(header::CONTENT_TYPE, format.content_type())], text).into_response()
 }
 

@@ -1,7 +1,7 @@
 //! What all requests of a gateway share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) began: Instant,
     pub(crate) draining: AtomicBool,
     pub(crate) seed: AtomicU64,
+    /// Durable jobs, where they are on.
+    pub(crate) jobs: OnceLock<Arc<job_server::Jobs>>,
 }
 
 /// The retry budget of the whole gateway.

@@ -11,7 +11,7 @@ use crate::config;
 /// A request's own label: `public`, `internal` or `secret`. What is known otherwise can only raise it.
 const LABEL: &str = "x-gristmill-label";
 /// A request's class, at most that of its key.
-const CLASS: &str = "x-gristmill-class";
+pub(crate) const CLASS: &str = "x-gristmill-class";
 /// A request's time limit in seconds.
 const TIMEOUT: &str = "x-request-timeout";
 

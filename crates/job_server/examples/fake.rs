@@ -52,7 +52,13 @@ impl Executor for Fake {
                 "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
                 "usage": {"prompt_tokens": 10, "completion_tokens": 8, "total_tokens": 18},
             });
-            Ran { status: 200, body: body.to_string().into_bytes(), usage, cost_micros: None, retry_after: None }
+            Ran {
+                status: 200,
+                body: body.to_string().into_bytes(),
+                usage,
+                cost_micros: None,
+                retry_after: None,
+            }
         })
     }
 
@@ -142,7 +148,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let figures = figures.clone();
         async move { job_server::metrics(&figures, events::Format::Prometheus).await }
     };
-    let router = httpd::layered(router.with_state(jobs.clone()).route("/metrics", axum::routing::get(metrics)), &edge);
+    let router =
+        httpd::layered(router.with_state(jobs.clone()).route("/metrics", axum::routing::get(metrics)), &edge);
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", u16::try_from(port)?)).await?;
     println!("listening on http://{}", listener.local_addr()?);
     let (stop, stopped) = tokio::sync::watch::channel(false);

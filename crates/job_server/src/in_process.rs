@@ -161,7 +161,8 @@ mod tests {
             "prompt_tokens_details":{"cached_tokens":3},"completion_tokens_details":{"reasoning_tokens":2},
             "cost":{"total":0.25}}}"#;
         assert_eq!((of(openai).usage, of(openai).cost_micros), (usage(9, 3, 4, 2), Some(250_000)));
-        let responses = r#"{"usage":{"input_tokens":9,"output_tokens":4,"input_tokens_details":{"cached_tokens":3}}}"#;
+        let responses =
+            r#"{"usage":{"input_tokens":9,"output_tokens":4,"input_tokens_details":{"cached_tokens":3}}}"#;
         assert_eq!(of(responses).usage, usage(9, 3, 4, 0));
         let anthropic = r#"{"usage":{"input_tokens":6,"output_tokens":4,"cache_read_input_tokens":3}}"#;
         assert_eq!(of(anthropic).usage, usage(9, 3, 4, 0));

@@ -34,7 +34,9 @@ pub async fn run(jobs: Arc<Jobs>, stop: impl Future<Output = ()>) {
             tracing::warn!(leases, "jobs that ran when the last server ended are queued again");
             jobs.metrics.leases_lost(leases);
         }
-        Err(error) => tracing::error!(%error, "leases of the last server were not taken back; they end in a minute"),
+        Err(error) => {
+            tracing::error!(%error, "leases of the last server were not taken back; they end in a minute")
+        }
     }
     tokio::select! {
         () = runner::run(jobs.clone(), stop) => {}

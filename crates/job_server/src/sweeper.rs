@@ -40,7 +40,10 @@ async fn expire(jobs: &Jobs, now: Millis) {
     match jobs.store.sweep(now).await {
         Ok(swept) => {
             if swept.leases_lost > 0 {
-                tracing::warn!(leases = swept.leases_lost, "leases of jobs were over; the jobs are queued again");
+                tracing::warn!(
+                    leases = swept.leases_lost,
+                    "leases of jobs were over; the jobs are queued again"
+                );
                 jobs.metrics.leases_lost(swept.leases_lost);
             }
             swept.ended.iter().for_each(|id| jobs.tell(id));

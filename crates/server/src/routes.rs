@@ -379,7 +379,12 @@ mod tests {
     #[test]
     fn every_route_has_a_handler_and_a_label() {
         for route in ROUTES {
-            assert!(own_handler(route).is_some() || job_server::faces::handler(route.id).is_some(), "{} {} has no handler", route.method, route.path);
+            assert!(
+                own_handler(route).is_some() || job_server::faces::handler(route.id).is_some(),
+                "{} {} has no handler",
+                route.method,
+                route.path
+            );
             let path = route.path.replace("{*id}", "org/name").replace("{id}", "resp_1");
             let counted = ![HEALTH, LIVE, READY, METRICS, OIP_LIVE, OIP_READY].contains(&route.path);
             assert_eq!(label(&path), counted.then(|| route.path.replace("{*", "{")).as_deref(), "{path}");

@@ -64,7 +64,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     };
     let authorities = args.ca_file.as_deref().map(|file| crate::files::read("--ca-file", file, CA_BYTES));
     let authorities = authorities.transpose()?;
-    let authorities = authorities.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let authorities = authorities.map(|file| String::from_utf8_lossy(&file.bytes).into_owned());
     let sender = Sender::new(rules, authorities.as_deref())
         .map_err(|error| Failure::usage(format!("--ca-file: {error}")))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

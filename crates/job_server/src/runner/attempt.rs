@@ -189,7 +189,9 @@ mod tests {
         assert!(matches!(finish_of(ran(503, "{}"), 0.5), (Finish::Released { .. }, Some(_))));
         assert!(matches!(finish_of(ran(500, "{}"), 0.5), (Finish::Retry { .. }, None)));
         let body = r#"{"error":{"message":"too long","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#;
-        let (Finish::Failed { error, .. }, None) = finish_of(ran(400, body), 0.5) else { panic!("not failed") };
+        let (Finish::Failed { error, .. }, None) = finish_of(ran(400, body), 0.5) else {
+            panic!("not failed")
+        };
         assert_eq!(error.code, "context_length_exceeded");
         assert_eq!(error.param.as_deref(), Some("messages"));
         assert_eq!(error_of(404, b"<html>").code, "http_404");

@@ -224,7 +224,9 @@ impl Runner {
             }
         };
         if tokio::time::timeout(RELEASE, all).await.is_err() {
-            tracing::warn!("some jobs were not given back in time; they are run again when their leases are over");
+            tracing::warn!(
+                "some jobs were not given back in time; they are run again when their leases are over"
+            );
         }
     }
 }

@@ -36,11 +36,7 @@ const ENCODES: Endpoint =
 
 /// Every endpoint whose requests can be jobs.
 pub(super) const ENDPOINTS: &[Endpoint] = &[
-    Endpoint {
-        path: "/v1/chat/completions",
-        parse: |body| ChatRequest::parse(body).map(drop),
-        ..GENERATES
-    },
+    Endpoint { path: "/v1/chat/completions", parse: |body| ChatRequest::parse(body).map(drop), ..GENERATES },
     Endpoint {
         path: "/v1/completions",
         parse: |body| CompletionRequest::parse(body).map(drop),
@@ -62,11 +58,7 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
         resumes: false,
         ..GENERATES
     },
-    Endpoint {
-        path: "/v1/embeddings",
-        parse: |body| EmbeddingsRequest::parse(body).map(drop),
-        ..ENCODES
-    },
+    Endpoint { path: "/v1/embeddings", parse: |body| EmbeddingsRequest::parse(body).map(drop), ..ENCODES },
     Endpoint { path: "/v1/rerank", ..ENCODES },
     Endpoint { path: "/v1/score", ..ENCODES },
     Endpoint { path: "/rerank", ..ENCODES },

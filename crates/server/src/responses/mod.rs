@@ -11,8 +11,8 @@ use axum::extract::{Path, Request, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use inference::{Client, Generate, Generation, RequestContext};
-use service::{Conversation, ResponseStore, unix_seconds};
 use serde_json::{Value, json};
+use service::{Conversation, ResponseStore, unix_seconds};
 use tokio::sync::Notify;
 use wire::chat::Stream;
 use wire::responses::Tools;
@@ -141,7 +141,8 @@ pub(crate) fn pending(pending: &Pending<'_>) -> Result<String, Fault> {
         repeated: writer::fields_text(&request.repeated),
         tools: request.tools,
     };
-    let error = pending.error.map_or(Value::Null, |(code, message)| json!({"code": code, "message": message}));
+    let error =
+        pending.error.map_or(Value::Null, |(code, message)| json!({"code": code, "message": message}));
     Ok(object.text(pending.status, &Facts::with_error(error)).json)
 }
 

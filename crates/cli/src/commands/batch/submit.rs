@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<(), Failure> {
     let (Input::File(input), Some(output)) = (&options.input, &options.output) else {
         return Err(Failure::usage("--submit takes a file and writes a file, not a stream"));
     };
-    let bytes = crate::files::read("IN", input, MAX_BYTES)?;
+    let bytes = crate::files::read("IN", input, MAX_BYTES)?.bytes;
     let path = endpoint(&bytes)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start HTTP: {error}")))?;

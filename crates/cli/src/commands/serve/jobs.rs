@@ -129,7 +129,7 @@ fn named(error: &job_store::StoreError) -> Failure {
 }
 
 fn secret(path: &std::path::Path) -> Result<Vec<u8>, Failure> {
-    let bytes = crate::files::read("--jobs-secret-file", path, SECRET_BYTES)?;
+    let bytes = crate::files::read("--jobs-secret-file", path, SECRET_BYTES)?.bytes;
     if bytes.len() < 32 {
         return Err(Failure::new(format!(
             "--jobs-secret-file {}: it has {} bytes; 32 at least",
