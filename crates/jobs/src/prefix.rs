@@ -80,7 +80,7 @@ impl Orderer {
         Orderer { items: Vec::new(), blocks_left: most }
     }
 
-    /// Adds a request by its number, the beginning of its prompt as text ([`crate::beginning`]) and the number of tokens
+    /// Adds a request by its number, the beginning of its prompt as text ([`crate::beginning()`]) and the number of tokens
     /// that its answer is expected to have.
     pub fn add(&mut self, number: u64, beginning: &[u8], expected_output: u64) {
         let hashes: Box<[u64]> = blocks(beginning).map(hash).collect();
