@@ -60,6 +60,22 @@ const KSERVE: Clients = Clients {
     graph_checks: &["tools/clients/kserve_check.py"],
     repository_checks: &[],
 };
+/// Clients of jobs, batches and webhooks, and data frames and Celery on top of them.
+const JOBS: Clients = Clients {
+    pins: "tools/clients/requirements-jobs.txt",
+    folder: "jobs-client",
+    checks: &[
+        "tools/clients/jobs_own.py",
+        "tools/clients/jobs_openai.py",
+        "tools/clients/jobs_anthropic.py",
+        "tools/clients/jobs_guide.py",
+        "tools/clients/webhooks_receiver.py",
+        "tools/clients/pipelines.py",
+    ],
+    encoder_checks: &[],
+    graph_checks: &[],
+    repository_checks: &[],
+};
 /// A JSON-schema validator that is independent of this project.
 const SCHEMAS: Clients = Clients {
     pins: "tools/fixtures/schemas/requirements.txt",
@@ -77,7 +93,7 @@ const SCHEMA_CONTEXT: &str = "512";
 
 /// Creates the virtual environments of the checks, unless they exist, and downloads the embedding model.
 pub fn install(program: &Program) -> TaskResult {
-    [CLIENTS, LITELLM, KSERVE, SCHEMAS].iter().try_for_each(|clients| clients.python().map(drop))?;
+    [CLIENTS, LITELLM, KSERVE, JOBS, SCHEMAS].iter().try_for_each(|clients| clients.python().map(drop))?;
     call(&mut program.command(&["pull", ENCODER]))
 }
 
@@ -96,6 +112,7 @@ pub fn check(program: &Program) -> TaskResult {
     failed.extend(checked(program, &flags, |clients| clients.repository_checks)?);
     // What is left in the folder for temporary files does not matter.
     let _ = std::fs::remove_dir_all(&folder);
+    failed.extend(checked_jobs(program)?);
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
@@ -113,6 +130,22 @@ fn checked(
             failed.extend(call(run.args([check, server.url().as_str()]).current_dir(root())).err());
         }
     }
+    Ok(failed)
+}
+
+/// Runs the checks of jobs on a server that keeps them, and returns the errors.
+fn checked_jobs(program: &Program) -> Result<Vec<String>, String> {
+    let folder = std::env::temp_dir().join(format!("gristmill-jobs-{}", std::process::id()));
+    let flags = ["--jobs", &folder.to_string_lossy(), "--webhook-allow", "127.0.0.1"];
+    let server = Server::start(program, &flags)?;
+    let python = JOBS.python()?;
+    let run = |check: &&str| {
+        let mut run = Command::new(&python);
+        call(run.args([*check, server.url().as_str()]).current_dir(root())).err()
+    };
+    let failed = JOBS.checks.iter().filter_map(run).collect();
+    drop(server);
+    let _ = std::fs::remove_dir_all(&folder);
     Ok(failed)
 }
 
