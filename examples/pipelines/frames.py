@@ -74,8 +74,9 @@ async def call(client, method, path, **sent):
 async def answer_of(client, request):
     """The answer to a row, or the error that it ended with."""
     job = await call(client, "POST", "/v1/jobs", json=request, headers={"idempotency-key": key_of(request)})
-    while job["status"] not in ENDED:
-        job = await call(client, "GET", f"/v1/jobs/{job['id']}", params={"wait": 30})
+    place, job = f"/v1/jobs/{job['id']}", None
+    while job is None or job["status"] not in ENDED:
+        job = await call(client, "GET", place, params={"wait": 30})
     if job["status"] != "succeeded":
         raise Refused((job["error"] or {}).get("message", job["status"]))
     return job["result"]["choices"][0]["message"]["content"]

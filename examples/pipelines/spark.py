@@ -47,24 +47,25 @@ def call(client, method, path, **sent):
 
 
 def submit(client, text, model):
-    """The job of a row; none and the error if the server refuses it."""
+    """The id of a row's job; none and the error if the server refuses it."""
     body = {"messages": [{"role": "user", "content": QUESTION + text}], "max_tokens": 8, "temperature": 0}
     request = {"endpoint": "/v1/chat/completions", "body": body | ({"model": model} if model else {})}
     key = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     try:
-        return call(client, "POST", "/v1/jobs", json=request, headers={"idempotency-key": key}), None
+        return call(client, "POST", "/v1/jobs", json=request, headers={"idempotency-key": key})["id"], None
     except httpx.HTTPStatusError as error:
         if error.response.status_code in BUSY:
             raise
         return None, error.response.text[:500]
 
 
-def result(client, job, error):
+def result(client, identifier, error):
     """Answer and error of a row."""
-    if job is None:
+    if identifier is None:
         return None, error
-    while job["status"] not in ENDED:
-        job = call(client, "GET", f"/v1/jobs/{job['id']}", params={"wait": 30})
+    job = None
+    while job is None or job["status"] not in ENDED:
+        job = call(client, "GET", f"/v1/jobs/{identifier}", params={"wait": 30})
     if job["status"] == "succeeded":
         return job["result"]["choices"][0]["message"]["content"], None
     return None, (job["error"] or {}).get("message", job["status"])

@@ -177,7 +177,7 @@ def the_secret_is_shown_once(s):
 @check
 def addresses_inside_are_refused(s):
     for url in (
-        "http://example.com/hook",
+        "http://93.184.215.14/hook",
         "https://10.0.0.1/hook",
         "https://192.168.1.1/hook",
         "https://169.254.169.254/latest",
