@@ -9,6 +9,7 @@ mod endpoints;
 mod extras;
 mod frame;
 mod grpc;
+mod jobs;
 mod lifetimes;
 mod many_metrics;
 mod many_models;

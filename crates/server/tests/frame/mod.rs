@@ -7,6 +7,7 @@ pub(crate) mod script;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -114,6 +115,18 @@ pub(crate) fn ready_with(options: Options, forward: impl Forward + 'static, limi
     ready_all(options, forward, limits, Arc::new(Letters))
 }
 
+/// As [`ready`], for a server that keeps jobs in a folder and continues answers of others like it.
+pub(crate) fn keeping_jobs(options: Options, pace: Duration, folder: &Path) -> Running {
+    let mut running = started(options, Duration::from_secs(5), Some(folder.to_owned()));
+    let forward = paced(FakeModel::new(VOCAB, CONTEXT, 64, 32), pace);
+    let watch = running.server.watch("tiny");
+    let engine = Engine::start_with(forward, Arc::new(FakeVocabulary), Limits::default(), watch).unwrap();
+    let model = LoadedModel::new(vec!["tiny".to_owned()], engine.clone(), Arc::new(Letters));
+    running.server.ready(model.with_fingerprint("the fake model"), Instant::now());
+    running.engine = Some(engine);
+    running
+}
+
 fn ready_all(
     options: Options,
     forward: impl Forward + 'static,
@@ -131,6 +144,10 @@ fn ready_all(
 
 /// A server whose model is still loading.
 pub(crate) fn unready(options: Options, drain: Duration) -> Running {
+    started(options, drain, None)
+}
+
+fn started(options: Options, drain: Duration, jobs: Option<PathBuf>) -> Running {
     let server = Server::new(options);
     let (stop, stopped) = oneshot::channel::<()>();
     let (tell, told) = std::sync::mpsc::channel();
@@ -140,15 +157,39 @@ pub(crate) fn unready(options: Options, drain: Duration) -> Running {
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async move {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let (stopping, ended) = tokio::sync::watch::channel(false);
+            let running = jobs.map(|folder| keep_jobs(&inside, &folder, ended));
             tell.send(listener.local_addr().unwrap()).unwrap();
             let stop = async move {
                 let _ = stopped.await;
+                stopping.send_replace(true);
             };
-            inside.run(listener, stop, drain).await
+            let cut = inside.run(listener, stop, drain).await;
+            if let Some(running) = running {
+                running.await.unwrap();
+            }
+            cut
         })
     });
     let address = told.recv().unwrap();
     Running { address, server, engine: None, stop: Some(stop), thread: Some(thread) }
+}
+
+/// Runs jobs that are kept in a folder.
+fn keep_jobs(
+    server: &Server,
+    folder: &Path,
+    mut ended: tokio::sync::watch::Receiver<bool>,
+) -> tokio::task::JoinHandle<()> {
+    let store = job_store::SqliteStore::open(folder, job_store::StoreLimits::default()).unwrap();
+    let jobs = server.take_jobs(Arc::new(store), job_server::Options::default());
+    tokio::spawn(async move {
+        let stop = async {
+            let _ = ended.wait_for(|ended| *ended).await;
+            jobs.close();
+        };
+        job_server::run(jobs.clone(), stop).await;
+    })
 }
 
 impl Running {
