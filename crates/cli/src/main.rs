@@ -20,6 +20,7 @@ mod files;
 mod flags;
 mod found;
 mod http;
+mod kept_jobs;
 mod lines;
 mod loading;
 mod packed_files;

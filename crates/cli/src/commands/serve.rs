@@ -10,7 +10,6 @@ mod descriptors;
 mod door;
 mod gateway;
 mod in_process;
-mod jobs;
 mod limits;
 mod many;
 mod name;
@@ -40,10 +39,12 @@ use tokio::sync::oneshot;
 
 use crate::Failure;
 use crate::encoders::LoadedEncoder;
+use crate::kept_jobs;
 use crate::loading::{Bar, Loaded};
 use crate::store::{self, size};
 use crate::term::{self, number, out};
 pub(crate) use args::Args;
+pub(crate) use door::bytes;
 pub(crate) use in_process::{InProcess, in_process};
 #[cfg(not(feature = "otlp"))]
 use no_traces::Traces;
@@ -121,7 +122,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Signals::new(files)?
     };
     let node = gateway.map(|gateway| gateway.join(&server, scheme, address, log, &runtime));
-    let jobs = jobs.map(|jobs| jobs.start(&server, log, &runtime));
+    let jobs = jobs.map(|jobs| {
+        log.say(&format!("jobs are kept in {}", jobs.place()));
+        jobs.start(|store, options| server.take_jobs(store, options), runtime.handle())
+    });
     let failed = load_beside(args, server.clone(), invitation, runtime.handle().clone(), began)?;
     let beside = Beside { traces, node, jobs, signals };
     let outcome = serve(&runtime, server, listener, drain, failed, log, beside);
@@ -437,7 +441,7 @@ impl Ready {
 struct Beside {
     traces: Option<Traces>,
     node: Option<gateway::Node>,
-    jobs: Option<jobs::Running>,
+    jobs: Option<kept_jobs::Running>,
     signals: Signals,
 }
 

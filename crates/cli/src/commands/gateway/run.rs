@@ -10,6 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::secrets;
 use crate::Failure;
 use crate::files;
+use crate::kept_jobs;
 use crate::term::{err, number, out};
 
 /// Longest configuration.
@@ -47,6 +48,13 @@ pub(super) struct Args {
     /// Threads for connections; as many as the machine has cores unless given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+
+    #[command(flatten)]
+    jobs: kept_jobs::Flags,
+
+    /// Jobs that run at once, over all upstreams.
+    #[arg(long, value_name = "N", default_value_t = 32, requires = "jobs", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    jobs_parallel: u16,
 
     /// Speak TLS with this certificate chain (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -116,6 +124,11 @@ async fn serve(args: &Args, config: Config) -> Result<(), Failure> {
         out!("{} is good: {counts}", args.config.display());
         return Ok(());
     }
+    let jobs = args.jobs.open()?.map(|jobs| {
+        err!("jobs are kept in {}", jobs.place());
+        let take = |store, options| gateway.take_jobs(store, options, args.jobs_parallel.into());
+        jobs.start(take, &tokio::runtime::Handle::current())
+    });
     let listener = tokio::net::TcpListener::bind(address)
         .await
         .map_err(|error| Failure::new(format!("cannot listen on {address}: {error}")))?;
@@ -129,6 +142,9 @@ async fn serve(args: &Args, config: Config) -> Result<(), Failure> {
             _ = terminate.recv() => {}
         }
         err!("finishing running answers for at most {} s", args.drain);
+        if let Some(jobs) = jobs {
+            jobs.leave().await;
+        }
     };
     let cut = gateway.run(listener, stop, Duration::from_secs(args.drain)).await;
     watch.abort();

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use weights::store::DEFAULT_MODEL;
 
-use super::{clients, door, gateway, jobs, limits, many, operations, price};
-use crate::flags;
+use super::{clients, door, gateway, limits, many, operations, price};
+use crate::{flags, kept_jobs};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -94,7 +94,7 @@ pub(crate) struct Args {
     pub(super) gateway: gateway::Flags,
 
     #[command(flatten)]
-    pub(super) jobs: jobs::Flags,
+    pub(super) jobs: kept_jobs::Flags,
 
     #[command(flatten)]
     pub(super) price: price::Pricing,

@@ -70,7 +70,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// `4M`, `1.5GiB`, `4194304`: powers of 1024, as memory is measured.
-pub(super) fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text.get(digits.len()..).unwrap_or_default().to_ascii_lowercase();
     let power = match unit.as_str() {

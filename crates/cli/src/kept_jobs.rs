@@ -1,18 +1,16 @@
-//! Durable jobs: where they are kept, their bounds, and the loop that runs them.
+//! Durable jobs of `serve` and `gateway`: where they are kept, their bounds, and the loop that runs them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use job_server::Options;
 use job_store::{PostgresStore, SqliteStore, Store, StoreLimits};
-use server::Server;
-use tokio::runtime::Runtime;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use webhooks::addresses::AddressRules;
 
-use super::door;
-use super::operations::LogFormat;
+use crate::commands::serve::bytes;
 use crate::{Failure, store};
 
 /// Bytes of the file with the secret under which secrets of webhooks are kept.
@@ -21,7 +19,7 @@ const SECRET_BYTES: u64 = 4 << 10;
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(next_help_heading = "Jobs")]
-pub(super) struct Flags {
+pub(crate) struct Flags {
     /// Take durable jobs, batches and files, and keep them in this folder [without a value: jobs in the store of models] or
     /// in a database, postgres://USER@HOST/NAME, which several servers can share.
     #[arg(long, value_name = "PLACE", num_args = 0..=1, default_missing_value = "")]
@@ -40,11 +38,11 @@ pub(super) struct Flags {
     batch_lines_max: u64,
 
     /// Bytes of all bodies, results and files, as 10G; past it the server says 507.
-    #[arg(long, default_value = "10G", value_name = "BYTES", value_parser = door::bytes, requires = "jobs")]
+    #[arg(long, default_value = "10G", value_name = "BYTES", value_parser = bytes, requires = "jobs")]
     jobs_bytes: u64,
 
     /// Bytes of a file.
-    #[arg(long, default_value = "200M", value_name = "BYTES", value_parser = door::bytes, requires = "jobs")]
+    #[arg(long, default_value = "200M", value_name = "BYTES", value_parser = bytes, requires = "jobs")]
     max_file: u64,
 
     /// Lines of a batch.
@@ -70,14 +68,14 @@ pub(super) struct Flags {
 }
 
 /// A store that is open.
-pub(super) struct Opened {
+pub(crate) struct Opened {
     store: Arc<dyn Store>,
     options: Options,
     place: String,
 }
 
 /// The loop that runs jobs.
-pub(super) struct Running {
+pub(crate) struct Running {
     jobs: Arc<job_server::Jobs>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
@@ -88,7 +86,7 @@ impl Flags {
     ///
     /// # Errors
     /// A folder that another server uses, that lies on a network file system or is damaged; a range that is none.
-    pub(super) fn open(&self) -> Result<Option<Opened>, Failure> {
+    pub(crate) fn open(&self) -> Result<Option<Opened>, Failure> {
         let Some(place) = &self.jobs else { return Ok(None) };
         let limits = StoreLimits {
             open_jobs: self.jobs_max,
@@ -147,11 +145,18 @@ fn place() -> String {
 }
 
 impl Opened {
-    /// Takes jobs and runs them.
-    pub(super) fn start(self, server: &Server, log: LogFormat, runtime: &Runtime) -> Running {
-        let Opened { store, options, place } = self;
-        let jobs = server.take_jobs(store, options);
-        log.say(&format!("jobs are kept in {place}"));
+    /// Where the jobs are kept, for people.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Has `take` take jobs, and runs them.
+    pub(crate) fn start(
+        self,
+        take: impl FnOnce(Arc<dyn Store>, Options) -> Arc<job_server::Jobs>,
+        runtime: &Handle,
+    ) -> Running {
+        let jobs = take(self.store, self.options);
         let (stop, stopped) = oneshot::channel();
         let running = jobs.clone();
         let task = runtime.spawn(async move {
@@ -165,7 +170,7 @@ impl Opened {
 
 impl Running {
     /// Gives running jobs back, with what there is of them, and waits for that.
-    pub(super) async fn leave(self) {
+    pub(crate) async fn leave(self) {
         self.jobs.close();
         drop(self.stop);
         // It ends by its own deadline; a panic in it was logged.
