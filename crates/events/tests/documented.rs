@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use events::{EngineShape, Event, Format, Gauges, HourlyPrice, MachineTime, Metrics, ModelBudget, Process};
+use events::{
+    EngineShape, Event, Format, Gauges, HourlyPrice, JobCount, JobEnd, JobMetrics, JobsNow, MachineTime, Metrics,
+    ModelBudget, Process,
+};
 use serde_json::Value;
 
 const BEGIN: &str = "<!-- metrics: made by crates/events/tests/documented.rs -->\n";
@@ -29,7 +32,22 @@ fn exposition() -> String {
     metrics.set_time(&MachineTime::default());
     let took = Duration::from_millis(200);
     metrics.record(Event::HttpAnswered { handler: "/v1/models", method: "GET", status: 200, took });
-    metrics.write(&[("tiny", Gauges::default())], Format::Prometheus)
+    metrics.write(&[("tiny", Gauges::default())], Format::Prometheus) + &of_jobs()
+}
+
+/// The families of jobs.
+fn of_jobs() -> String {
+    let metrics = JobMetrics::new();
+    let end = JobEnd { outcome: "succeeded", line: false, waited_s: Some(1.0), ran_s: Some(1.0) };
+    metrics.ended(&end);
+    metrics.ended(&JobEnd { line: true, ..end });
+    metrics.retried("http_500");
+    metrics.leases_lost(1);
+    metrics.fenced();
+    metrics.delivery("delivered", 0.1);
+    let count = JobCount { state: "queued", class: "batch", jobs: 1, oldest_s: Some(1.0) };
+    let now = JobsNow { counts: vec![count], batches: vec![("in_progress", 1)], ..JobsNow::default() };
+    metrics.write(&now, Format::Prometheus)
 }
 
 struct Family {
