@@ -106,7 +106,7 @@ pub enum Consequence {
 
 /// A call that a delivery's state does not allow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the delivery {id} is {state:?}: it cannot be {wanted}")]
+#[error("the delivery {id} is {}, so it cannot be {wanted}", state.name())]
 pub struct WrongState {
     /// The delivery.
     pub id: String,
@@ -117,6 +117,17 @@ pub struct WrongState {
 }
 
 impl State {
+    /// Its name, such as `pending`.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Pending => "pending",
+            State::Sending => "sending",
+            State::Delivered => "delivered",
+            State::Dead => "dead",
+            State::Discarded => "discarded",
+        }
+    }
+
     /// Whether nothing more happens by itself.
     pub fn is_terminal(self) -> bool {
         matches!(self, State::Delivered | State::Dead | State::Discarded)

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::event::EventType;
+use proptest::prelude::*;
 
 const NOW: Millis = 1_700_000_000_000;
 
@@ -52,7 +53,7 @@ fn ten_attempts_are_made_in_some_75_hours() {
     assert!((75.0..76.5).contains(&hours), "{hours} h");
     assert_eq!(
         delivery.begin(now).unwrap_err().to_string(),
-        format!("the delivery {} is Dead: it cannot be sent", delivery.id)
+        format!("the delivery {} is dead, so it cannot be sent", delivery.id)
     );
 }
 
@@ -178,4 +179,71 @@ fn a_delivery_is_kept_as_a_document_and_shown_as_an_object() {
     assert_eq!(object["next_at"], 1_700_000_005);
     assert_eq!(object["last_error"], "the receiver answered 302; redirects are not followed");
     assert_eq!(object["event"]["type"], "job.succeeded");
+}
+
+/// What can happen to a delivery.
+#[derive(Clone, Debug)]
+enum Call {
+    Begin,
+    Settle(Result<u16, String>, Option<String>, u64),
+    Discard,
+    Postpone(Millis),
+    Replay,
+}
+
+fn calls() -> impl Strategy<Value = Vec<Call>> {
+    let result = prop_oneof![(100_u16..600).prop_map(Ok), ".*".prop_map(Err)];
+    let pause = proptest::option::of(prop_oneof!["[0-9]{1,20}".boxed(), ".{0,40}".boxed()]);
+    let settle =
+        (result, pause, any::<u64>()).prop_map(|(result, pause, random)| Call::Settle(result, pause, random));
+    let call = prop_oneof![
+        4 => Just(Call::Begin),
+        4 => settle,
+        1 => Just(Call::Discard),
+        1 => (0..HOUR).prop_map(Call::Postpone),
+        1 => Just(Call::Replay),
+    ];
+    proptest::collection::vec(call, 0..60)
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_a_delivery_stays_in_order(calls in calls()) {
+        let mut delivery = delivery();
+        let mut now = NOW;
+        for call in calls {
+            let before = delivery.clone();
+            let refused = match call {
+                Call::Begin => delivery.begin(now).is_err() && before.attempt < 10,
+                Call::Settle(result, retry_after, random) => {
+                    delivery.settle(&Attempt { result, retry_after, millis: 1 }, now, random).is_err()
+                }
+                Call::Discard => delivery.discard("gone", now).is_err(),
+                Call::Postpone(pause) => delivery.postpone(now + pause).is_err(),
+                Call::Replay => delivery.replay(now).is_err(),
+            };
+            prop_assert!(!refused || delivery == before, "a refused call changes nothing");
+            prop_assert!(delivery.attempt <= 10);
+            prop_assert_eq!(delivery.ended_at.is_some(), delivery.state.is_terminal());
+            prop_assert_eq!(delivery.next_at.is_some(), delivery.state == State::Pending);
+            prop_assert!(delivery.next_at.is_none_or(|due| (now..=now + 29 * HOUR).contains(&due) || before.next_at == Some(due)));
+            prop_assert!(delivery.last_error.as_ref().is_none_or(|error| error.chars().count() <= 200));
+            now = delivery.next_at.unwrap_or(now).max(now);
+        }
+    }
+
+    #[test]
+    fn no_retry_after_is_longer_than_an_hour(text: String) {
+        prop_assert!(retry_after(&text, NOW).is_none_or(|pause| (0..=HOUR).contains(&pause)));
+    }
+}
+
+#[test]
+fn dates_are_those_of_python() {
+    let rows: Vec<(String, i64)> =
+        serde_json::from_str(include_str!("../tests/fixtures/dates.json")).unwrap();
+    assert_eq!(rows.len(), 200);
+    for (text, seconds) in rows {
+        assert_eq!(http_date(&text), Some(seconds * 1_000), "{text}");
+    }
 }

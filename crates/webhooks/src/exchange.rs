@@ -160,3 +160,30 @@ fn shown(error: &hyper::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addresses::AddressRules;
+
+    #[test]
+    fn abuse_headers_of_the_caller_do_not_change_those_of_the_request() {
+        let target = Target::parse("https://hooks.example:8443/a?b", &AddressRules::default()).unwrap();
+        let headers = [("host", "127.0.0.1".to_owned()), ("connection", "keep-alive".to_owned())];
+        let request = request(&target, &headers, Bytes::new()).unwrap();
+        assert_eq!(request.headers()[HOST], "hooks.example:8443");
+        assert_eq!(request.headers().get_all(HOST).iter().count(), 1);
+        assert_eq!(request.headers()[CONNECTION], "close");
+        assert_eq!(request.uri(), "/a?b");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_url_that_is_taken_makes_a_request(rest in "[ -~]{0,60}") {
+            if let Ok(target) = Target::parse(&format!("https://hooks.example/{rest}"), &AddressRules::default()) {
+                let request = request(&target, &[], Bytes::new()).unwrap();
+                proptest::prop_assert_eq!(request.uri().to_string(), format!("/{rest}"));
+            }
+        }
+    }
+}

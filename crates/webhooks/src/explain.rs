@@ -92,8 +92,9 @@ impl Steps {
         self.end(Outcome::Failed, detail.into());
     }
 
+    /// Ends the step that was begun last. How it ended first stays: who is nearest knows most.
     fn end(&mut self, outcome: Outcome, detail: String) {
-        if let Some(step) = self.steps.last_mut() {
+        if let Some(step) = self.steps.last_mut().filter(|step| step.outcome == Outcome::Unfinished) {
             step.outcome = outcome;
             step.detail = detail;
         }

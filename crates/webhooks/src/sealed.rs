@@ -162,4 +162,23 @@ mod tests {
         }
         assert!(SecretBox::new("é".repeat(32).as_bytes()).is_err());
     }
+
+    #[test]
+    fn what_another_program_seals_is_opened() {
+        #[derive(serde::Deserialize)]
+        struct Row {
+            key: String,
+            owner: String,
+            nonce: [u8; NONCE_LEN],
+            secret: String,
+            kept: String,
+        }
+        let rows: Vec<Row> = serde_json::from_str(include_str!("../tests/fixtures/sealed.json")).unwrap();
+        assert_eq!(rows.len(), 10);
+        for row in rows {
+            let keyed = SecretBox::new(row.key.as_bytes()).unwrap();
+            assert_eq!(keyed.open(&row.owner, &row.kept), Ok(row.secret.clone()));
+            assert_eq!(keyed.seal(&row.owner, &row.secret, row.nonce), Ok(row.kept));
+        }
+    }
 }

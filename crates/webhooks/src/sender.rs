@@ -128,9 +128,7 @@ impl Sender {
                 Ok(opened.answer(BODY_TIME.min(rest)).await)
             }
             Ok(Err(failure)) => {
-                if !matches!(failure, Failure::Refused(_)) || steps.phase() == Phase::Url {
-                    steps.fail(failure.to_string());
-                }
+                steps.fail(failure.to_string());
                 Err(failure)
             }
             Err(_) => Err(Failure::Timeout { phase: steps.phase(), seconds: most.as_secs() }),

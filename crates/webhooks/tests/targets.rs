@@ -1,5 +1,6 @@
 //! Which URLs are taken, before any host is looked up.
 
+use proptest::prelude::*;
 use webhooks::addresses::AddressRules;
 use webhooks::target::Target;
 
@@ -204,5 +205,23 @@ fn abuse_what_is_beside_the_allowed_is_not_taken() {
     ] {
         let refused = read(url, rules).unwrap_err();
         assert!(refused.starts_with(reason), "{url}: {refused}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn abuse_no_text_is_taken_twice_for_different_hosts(url in "(https?://)?[a-z0-9.:@/?#%\\[\\]\\\\_-]{0,40}") {
+        // What was taken is written plainly, and then read as the same.
+        if let Ok(target) = Target::parse(&url, &AddressRules::default()) {
+            let plain = format!("https://{}{}", target.authority(), target.path);
+            prop_assert_eq!(Target::parse(&plain, &AddressRules::default()), Ok(target));
+        }
+    }
+
+    #[test]
+    fn abuse_any_text_is_read_without_a_panic(text: String, rule: String) {
+        let _ = Target::parse(&text, &AddressRules::default());
+        let _ = Target::parse(&format!("https://{text}"), &AddressRules::default());
+        let _ = AddressRules::parse([rule]);
     }
 }
