@@ -148,7 +148,8 @@ async fn a_run_that_is_cancelled_keeps_what_it_has() {
     let mut options = folder.options("out");
     options.concurrency = 1;
     options.order = Order::Input;
-    let report = batch::run(options.clone(), fake.clone(), Streams::default(), quiet(), cancel).await.unwrap();
+    let report =
+        batch::run(options.clone(), fake.clone(), Streams::default(), quiet(), cancel).await.unwrap();
     assert_eq!(report.outcome, Outcome::Stopped(Stopped::Cancelled));
     assert!(report.counts.succeeded >= 30);
     let report = run(options, &Fake::new()).await.unwrap();
@@ -178,8 +179,10 @@ async fn streams_are_read_and_written_in_place_of_files() {
     options.beside = Some(folder.path("state"));
     let written = Shared::default();
     let input = lines(3);
-    let streams =
-        Streams { input: Some(Box::new(std::io::Cursor::new(input))), output: Some(Box::new(written.clone())) };
+    let streams = Streams {
+        input: Some(Box::new(std::io::Cursor::new(input))),
+        output: Some(Box::new(written.clone())),
+    };
     let report = batch::run(options, Fake::new(), streams, quiet(), Cancel::default()).await.unwrap();
     assert_eq!(report.outcome, Outcome::Complete);
     assert_eq!(written.0.lock().unwrap().iter().filter(|byte| **byte == b'\n').count(), 3);
@@ -193,5 +196,8 @@ async fn bodies_are_written_as_they_came_if_that_is_asked_for() {
     options.reproducible = false;
     run(options, &Fake::new()).await.unwrap();
     let body = &folder.rows("out")[0]["response"]["body"];
-    assert_eq!((&body["id"], &body["usage"]["prompt_tokens_details"]["cached_tokens"]), (&json!("chatcmpl-0"), &json!(0)));
+    assert_eq!(
+        (&body["id"], &body["usage"]["prompt_tokens_details"]["cached_tokens"]),
+        (&json!("chatcmpl-0"), &json!(0))
+    );
 }

@@ -1,6 +1,8 @@
 //! An invented server whose answers depend on the request alone, and folders with inputs.
 
-use batch::{AskError, BoxFuture, Cancel, Error, Input, Options, Progress, Reply, Report, Runner, Streams, Watcher};
+use batch::{
+    AskError, BoxFuture, Cancel, Error, Input, Options, Progress, Reply, Report, Runner, Streams, Watcher,
+};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ pub(crate) struct Fake {
     pub(crate) order: Mutex<Vec<String>>,
     whim: Box<Whim>,
     pause: Duration,
+    remembers: bool,
 }
 
 impl Fake {
@@ -44,7 +47,27 @@ impl Fake {
             order: Mutex::default(),
             whim: Box::new(whim),
             pause,
+            remembers: true,
         })
+    }
+
+    /// A server that keeps no list of what it was asked.
+    pub(crate) fn forgetful() -> Arc<Fake> {
+        let mut fake = Fake::new();
+        Arc::get_mut(&mut fake).unwrap().remembers = false;
+        fake
+    }
+
+    /// Notes a request; the number of the attempt.
+    fn note(&self, prompt: &str) -> u64 {
+        if !self.remembers {
+            return 1;
+        }
+        self.order.lock().unwrap().push(prompt.to_owned());
+        let mut asked = self.asked.lock().unwrap();
+        let attempt = asked.entry(prompt.to_owned()).or_default();
+        *attempt += 1;
+        *attempt
     }
 
     pub(crate) fn attempts(&self) -> u64 {
@@ -63,7 +86,8 @@ pub(crate) fn broken() -> Option<Result<Reply, AskError>> {
 
 /// The text of a prompt, whichever field it is in.
 fn prompt(body: &Value) -> String {
-    let message = body["messages"].as_array().and_then(|messages| messages.last()).map(|last| &last["content"]);
+    let message =
+        body["messages"].as_array().and_then(|messages| messages.last()).map(|last| &last["content"]);
     let text = message.or(body.get("prompt")).or(body.get("input")).cloned().unwrap_or_default();
     text.as_str().map_or_else(|| text.to_string(), str::to_owned)
 }
@@ -91,13 +115,7 @@ impl Runner for Fake {
         Box::pin(async move {
             let body: Value = serde_json::from_slice(&body).unwrap();
             let prompt = prompt(&body);
-            let attempt = {
-                let mut asked = self.asked.lock().unwrap();
-                let attempt = asked.entry(prompt.clone()).or_default();
-                *attempt += 1;
-                *attempt
-            };
-            self.order.lock().unwrap().push(prompt.clone());
+            let attempt = self.note(&prompt);
             if self.pause > Duration::ZERO {
                 tokio::time::sleep(self.pause).await;
             } else {

@@ -83,7 +83,8 @@ async fn a_runner_that_panics_ends_the_run_and_what_was_finished_is_kept() {
     let mut options = folder.options("out");
     options.concurrency = 1;
     options.order = batch::Order::Input;
-    let fake = Fake::with(|prompt, _| if prompt == "prompt 9" { panic!("a fault of the runner") } else { None });
+    let fake =
+        Fake::with(|prompt, _| if prompt == "prompt 9" { panic!("a fault of the runner") } else { None });
     assert!(run(options.clone(), &fake).await.is_err());
     assert_eq!(run(options, &Fake::new()).await.unwrap().resumed, 9);
 }

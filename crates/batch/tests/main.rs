@@ -2,8 +2,8 @@
 
 mod abuse;
 mod basics;
-mod faults;
 mod fake;
+mod faults;
 mod killed;
 mod memory;
 mod plans;
