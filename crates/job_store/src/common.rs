@@ -137,8 +137,9 @@ impl<B: Backend> Common<'_, B> {
     }
 
     /// Does what is to be done to the lines of a batch, to the end. Returns the jobs that have ended by it.
-    pub(crate) async fn work_off(&self, batch: &String, now: Millis) -> Result<Vec<String>, StoreError> {
+    pub(crate) async fn work_off(&self, batch: &str, now: Millis) -> Result<Vec<String>, StoreError> {
         let mut ended = Vec::new();
+        let batch = batch.to_owned();
         loop {
             let step = transaction!(write(self.0), [batch], |sql| batch_lines::step(sql, &batch, now));
             let (more, jobs) = step.await?;

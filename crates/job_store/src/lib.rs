@@ -11,6 +11,8 @@ mod common;
 mod contract;
 mod error;
 mod ops;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod rows;
 mod schema;
 mod sql;
@@ -19,6 +21,8 @@ mod store;
 mod types;
 
 pub use error::StoreError;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresStore;
 pub use sqlite::SqliteStore;
 pub use store::{Answer, Store};
 pub use types::{

@@ -3,4 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 mod common;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod suite;
