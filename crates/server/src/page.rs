@@ -1,4 +1,4 @@
-//! The page at `/`: a chat, and `/live`, plots of what `/metrics` says. Its files are in `page/`, inside the program.
+//! The page at `/`: a chat, `/live`, plots of what `/metrics` says, and `/jobs`. Its files are in `page/`, inside the program.
 //!
 //! They hold no secret and are served without a key; what the page asks of the API carries the key that its user gave.
 //! A browser that shows it may load nothing from elsewhere, run nothing that is not in these files and parse no HTML
@@ -23,14 +23,16 @@ macro_rules! files {
     };
 }
 
-const FILES: [File; 13] = files! {
+const FILES: [File; 15] = files! {
     "/": "text/html; charset=utf-8" = "index.html",
     "/live": "text/html; charset=utf-8" = "index.html",
+    "/jobs": "text/html; charset=utf-8" = "index.html",
     "/page/style.css": "text/css; charset=utf-8" = "style.css",
     "/page/icon.svg": "image/svg+xml" = "icon.svg",
     "/page/main.js": "text/javascript; charset=utf-8" = "main.js",
     "/page/api.js": "text/javascript; charset=utf-8" = "api.js",
     "/page/chat.js": "text/javascript; charset=utf-8" = "chat.js",
+    "/page/jobs.js": "text/javascript; charset=utf-8" = "jobs.js",
     "/page/live.js": "text/javascript; charset=utf-8" = "live.js",
     "/page/markdown.js": "text/javascript; charset=utf-8" = "markdown.js",
     "/page/metrics.js": "text/javascript; charset=utf-8" = "metrics.js",

@@ -1,6 +1,7 @@
 // Puts the page together: views, and whether the server is there.
 
 import * as chat from "./chat.js";
+import * as jobs from "./jobs.js";
 import * as live from "./live.js";
 import { element } from "./markdown.js";
 import * as models from "./models.js";
@@ -10,17 +11,18 @@ const $ = (id) => document.getElementById(id);
 const banner = $("banner");
 
 function view(name) {
-  for (const one of ["chat", "live"]) $(one).hidden = one !== name;
+  for (const one of ["chat", "live", "jobs"]) $(one).hidden = one !== name;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.view === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  document.title = name === "live" ? "Live · Gristmill" : "Gristmill";
+  document.title = { live: "Live · Gristmill", jobs: "Jobs · Gristmill" }[name] ?? "Gristmill";
   if (name === "live") live.watch();
+  else if (name === "jobs") jobs.watch();
   else if (matchMedia("(hover: hover)").matches) $("message").focus();
 }
 
-const named = () => (location.pathname === "/live" ? "live" : "chat");
+const named = () => ({ "/live": "live", "/jobs": "jobs" }[location.pathname] ?? "chat");
 
 /** Moves between the views without leaving the page: an answer goes on meanwhile. */
 function follow(event) {
@@ -48,7 +50,8 @@ function trouble(error) {
 
 document.addEventListener("click", follow);
 addEventListener("popstate", () => view(named()));
-settings.start(models.look);
+settings.start(() => { models.look(); jobs.offer(); });
 chat.start();
 view(named());
 models.start(trouble);
+jobs.offer();
