@@ -153,7 +153,10 @@ fn dry_run(args: &Args, options: Options) -> Result<(), Failure> {
     let (prices, input) = (options.prices, options.input.clone());
     let streams = Streams { output: None, ..streams(args) };
     let asked = runner.as_ref().map(Answering::asked);
-    let plan = runtime.block_on(::batch::plan(options, asked, streams, Cancel::default())).map_err(failure)?;
+    let shown = shown::Shown::new(args.progress);
+    let planned = ::batch::plan(options, asked, streams, shown.watcher(), Cancel::default());
+    let plan = runtime.block_on(planned).map_err(failure)?;
+    drop(shown);
     let rates = args.rates();
     if args.json {
         return json(&shown::plan_json(&plan, prices, rates));

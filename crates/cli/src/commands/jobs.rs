@@ -99,7 +99,7 @@ struct DeadArgs {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Command::List(args) => {
-            let status = args.status.map(|status| format!("&status={}", escaped(&status)));
+            let status = args.status.map(|status| format!("&status={}", escaped(&status, "")));
             list(&args.server, &format!("?limit={}{}", args.limit, status.unwrap_or_default()))
         }
         Command::Dead(args) if args.retry => retry_dead(&args.server),
@@ -166,12 +166,12 @@ fn row(job: &Value) -> [String; 6] {
 }
 
 fn show(args: &OneArgs) -> Result<(), Failure> {
-    let job = ask(&args.server, Method::GET, &format!("/v1/jobs/{}", escaped(&args.id)), None)?;
+    let job = ask(&args.server, Method::GET, &format!("/v1/jobs/{}", escaped(&args.id, "")), None)?;
     json(&job)
 }
 
 fn change(args: &OneArgs, change: &str) -> Result<(), Failure> {
-    let path = format!("/v1/jobs/{}/{change}", escaped(&args.id));
+    let path = format!("/v1/jobs/{}/{change}", escaped(&args.id, ""));
     let job = ask(&args.server, Method::POST, &path, Some(&serde_json::json!({})))?;
     if args.server.json {
         return json(&job);

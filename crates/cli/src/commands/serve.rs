@@ -45,7 +45,7 @@ use crate::store::{self, size};
 use crate::term::{self, number, out};
 pub(crate) use args::Args;
 pub(crate) use door::bytes;
-pub(crate) use in_process::{InProcess, in_process};
+pub(crate) use in_process::in_process;
 #[cfg(not(feature = "otlp"))]
 use no_traces::Traces;
 pub(crate) use operations::LogFormat;

@@ -1,5 +1,6 @@
 //! A server without a socket: the same models, limits and arithmetic for a command that asks in this process.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
@@ -39,7 +40,7 @@ pub(crate) fn in_process(model: Option<&str>, words: &[String]) -> Result<InProc
         let first = first.strip_prefix("error: ").unwrap_or(first);
         Failure::usage(format!("flags of serve: {first}"))
     })?;
-    let args = args.args;
+    let args = Arc::new(args.args);
     let options = options(&args)?;
     let parallel = options.service.parallel;
     let server = Server::new(options);
