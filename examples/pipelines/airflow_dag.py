@@ -4,8 +4,8 @@ The connection `gristmill` names the server, its `/v1` included, as an environme
 
     AIRFLOW_CONN_GRISTMILL='{"conn_type": "openai", "host": "http://127.0.0.1:8080/v1", "password": "KEY OR none"}'
 
-The operator waits in Airflow's triggerer, not in a worker. The file of the input, REVIEWS, has the columns `id` and `text`;
-the answers are written to ANSWERED.
+The operator waits in Airflow's triggerer, not in a worker, and a task that is tried again finds the batch of its first try.
+The file of the input, REVIEWS, has the columns `id` and `text`; the answers are written to ANSWERED.
 """
 
 import csv
@@ -24,6 +24,12 @@ MODEL = os.environ.get("MODEL", "smollm2-135m-instruct")
 QUESTION = "Is this review positive, negative or mixed? Answer with one word.\n\n"
 ENDPOINT = "/v1/chat/completions"
 CONNECTION = "gristmill"
+
+
+class BatchOperator(OpenAITriggerBatchOperator):
+    """The operator, with templates in what it passes on to the client."""
+
+    template_fields = (*OpenAITriggerBatchOperator.template_fields, "batch_kwargs")
 
 
 @dag(schedule=None, start_date=datetime.datetime(2026, 1, 1), catchup=False)
@@ -56,11 +62,14 @@ def reviews():
             for row in csv.DictReader(rows):
                 written.writerow([row["id"], row["text"], answers.get(row["id"])])
 
-    batch = OpenAITriggerBatchOperator(
+    file = upload()
+    batch = BatchOperator(
         task_id="answer",
         conn_id=CONNECTION,
-        file_id=upload(),
+        file_id=file,
         endpoint=ENDPOINT,
+        # One batch for a file, however often the task is tried.
+        batch_kwargs={"extra_headers": {"Idempotency-Key": "{{ ti.xcom_pull(task_ids='upload') }}"}},
         deferrable=True,
         poll_interval=10,
     )
