@@ -347,6 +347,7 @@ def a_secret_is_rotated(s):
         assert new.signing_secret != endpoint.signing_secret
         result = s.client.webhooks.test(endpoint.id, event_type="batch.completed")
         assert result.object == "webhook_endpoint.test" and result.success and result.status_code == 204, result
+        assert (result.event_type, result.webhook_endpoint_id) == ("batch.completed", endpoint.id), result
         [(headers, body)] = receiver.wait()
         assert len(headers["webhook-signature"].split()) == 2, headers
         for secret in (endpoint.signing_secret, new.signing_secret):
