@@ -126,7 +126,7 @@ fn walk<'a>(items: &[&'a Item], depth: usize, order: &mut Vec<&'a Item>) {
     let mut branches: Vec<&[&Item]> = items
         .chunk_by(|a, b| a.blocks().get(depth).is_some() && a.blocks().get(depth) == b.blocks().get(depth))
         .collect();
-    branches.sort_by_key(|branch| {
+    branches.sort_by_cached_key(|branch| {
         let longest = branch.iter().map(|item| item.expected_output).max();
         let earliest = branch.iter().map(|item| item.number).min();
         (std::cmp::Reverse(longest), earliest)
