@@ -171,6 +171,7 @@ fn oracle(body: &[u8]) -> Option<Vec<Request>> {
 fn bodies() -> impl Strategy<Value = Vec<u8>> {
     let request = prop_oneof![
         8 => "[a-j]".prop_map(|id| format!(r#"{{"custom_id":"{id}","params":{{"m":[1,"]"]}}}}"#)),
+        2 => "[k-p]".prop_map(|id| format!(r#"{{"custom_id":"{id}","params":{{"s":"]}}\\\" }},{{"}}}}"#)),
         1 => Just("{\"custom_id\":\"k\"}".to_owned()),
         1 => Just("[1]".to_owned()),
     ];

@@ -54,7 +54,8 @@ const OF_WORKERS: [Event; 6] =
     [Event::Renew, Event::Succeed, Event::Fail, Event::RetryLater, Event::Release, Event::ConfirmCancel];
 
 const LEASE: Millis = 60_000;
-const MAX_ATTEMPTS: u32 = 3;
+/// Pauses after failed attempts, in the middle of their spread.
+const PAUSES: [Millis; 7] = [5_000, 20_000, 80_000, 300_000, 300_000, 300_000, 300_000];
 
 /// What the table is applied to.
 #[derive(Debug, Clone)]
@@ -62,6 +63,7 @@ struct Model {
     status: &'static str,
     epoch: u64,
     attempts: u32,
+    max_attempts: u32,
     lost: u32,
     dead: bool,
     sequence: u64,
@@ -87,7 +89,7 @@ impl Model {
         let row = TABLE.iter().find(|row| row.0 == event && row.1 == self.status);
         let Some((_, _, follows)) = row.filter(|_| self.allows(event, epoch, now)) else { return false };
         let lost = self.lost + u32::from(follows.contains("lost"));
-        let last = self.attempts >= MAX_ATTEMPTS || lost >= 3;
+        let last = self.attempts >= self.max_attempts || lost >= 3;
         let words = match follows.split_once('|') {
             Some((_, after)) if last => after,
             Some((before, _)) => before,
@@ -111,8 +113,7 @@ impl Model {
             "unattempt" => self.attempts -= 1,
             "lost" => self.lost += 1,
             "dead" => self.dead = true,
-            // 5 s and 20 s in the middle of their spread.
-            "pause" => self.run_at = now + [5_000, 20_000][self.attempts as usize - 1],
+            "pause" => self.run_at = now + PAUSES[self.attempts as usize - 1],
             "fresh" => (self.attempts, self.lost, self.dead, self.deadline) = (0, 0, false, now + 400_000),
             other => panic!("{other} is no effect"),
         }
@@ -165,14 +166,15 @@ fn events() -> impl Strategy<Value = Vec<(Event, u64, Millis)>> {
     proptest::collection::vec((often, prop_oneof![4 => Just(0_u64), 1 => 1..3_u64], pause), 1..80)
 }
 
-fn start() -> (Job, Model) {
+fn start(max_attempts: u32) -> (Job, Model) {
     let mut job = Job::new("job_1".to_owned(), Face::Job, "/v1/completions".to_owned(), 0);
-    job.max_attempts = MAX_ATTEMPTS;
+    job.max_attempts = max_attempts;
     job.deadline = Some(400_000);
     let model = Model {
         status: "queued",
         epoch: 0,
         attempts: 0,
+        max_attempts,
         lost: 0,
         dead: false,
         sequence: 1,
@@ -185,8 +187,8 @@ fn start() -> (Job, Model) {
 
 proptest! {
     #[test]
-    fn a_job_follows_the_table(events in events()) {
-        let (mut job, mut model) = start();
+    fn a_job_follows_the_table(events in events(), max_attempts in 1..8_u32) {
+        let (mut job, mut model) = start(max_attempts);
         let mut now = 0;
         for (event, age, pause) in events {
             now += pause;
@@ -206,8 +208,8 @@ proptest! {
     }
 
     #[test]
-    fn what_is_always_so(events in events()) {
-        let (mut job, _) = start();
+    fn what_is_always_so(events in events(), max_attempts in 1..8_u32) {
+        let (mut job, _) = start(max_attempts);
         let mut now = 0;
         let mut ends = 0;
         let mut by_hand = 0;
