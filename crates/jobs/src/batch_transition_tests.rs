@@ -126,8 +126,9 @@ fn a_batch_without_open_lines_is_not_cancelled() {
     }
 }
 
+/// litellm #27944: the cost of batches was 0.
 #[test]
-fn a_completed_batch_counts_its_lines() {
+fn fault_a_completed_batch_counts_its_lines() {
     let mut batch = in_progress(3);
     let usage = Usage { input_tokens: 5, cached_tokens: 1, output_tokens: 2, reasoning_tokens: 1 };
     batch.line_ended(LineOutcome::Succeeded, Some(usage), Some(7)).unwrap();
@@ -145,8 +146,9 @@ fn a_completed_batch_counts_its_lines() {
     assert_eq!(refused(&batch, |batch| batch.end(NOW)), BatchRefused::NotFinalized);
 }
 
+/// aibrix #2205: batches stayed in `finalizing`.
 #[test]
-fn files_are_chosen_once() {
+fn fault_files_are_chosen_once() {
     let mut batch = finalizing();
     assert_eq!(batch.status, BatchStatus::Finalizing);
     let again = refused(&batch, |batch| batch.finalize(Some("file-b".to_owned()), None, NOW + 9));
@@ -157,8 +159,9 @@ fn files_are_chosen_once() {
     assert_eq!(refused(&batch, |batch| batch.end(NOW + 10)), BatchRefused::Ended);
 }
 
+/// openai-cookbook #1564: whether such a batch has failed was not told.
 #[test]
-fn a_batch_whose_lines_all_failed_is_completed() {
+fn fault_a_batch_whose_lines_all_failed_is_completed() {
     let mut batch = in_progress(1);
     line_ends(&mut batch, LineOutcome::Errored);
     batch.finalize(None, Some("file-e".to_owned()), NOW).unwrap();

@@ -78,8 +78,9 @@ fn a_line_may_ask_any_endpoint_where_none_is_given() {
     assert_eq!(parse_line(1, text, None).unwrap().url, "/v1/embeddings");
 }
 
+/// ray #57140: one bad row ended the whole batch.
 #[test]
-fn a_stream_is_an_error_of_the_line_only() {
+fn fault_a_stream_is_an_error_of_the_line_only() {
     let line = |stream: &str| {
         let text = format!(
             r#"{{"custom_id":"a","method":"POST","url":"{CHAT}","body":{{"model":null,"stream":{stream}}}}}"#

@@ -154,8 +154,9 @@ fn a_job_that_is_given_back_has_lost_no_attempt() {
     assert!(job.claim("w2", LEASE, NOW + 3).is_ok());
 }
 
+/// celery #3270, pretix #2058: a task was delivered again and again.
 #[test]
-fn a_lost_lease_is_an_attempt_and_the_third_is_the_last() {
+fn fault_a_lost_lease_is_an_attempt_and_the_third_is_the_last() {
     let mut job = running();
     job.max_attempts = 10;
     assert_eq!(refused(&job, |job| job.lose_lease(LEASE)), Refused::NotDue);
@@ -306,8 +307,9 @@ fn an_open_job_is_not_queued_again() {
     assert_eq!(refused(&line, |job| job.queue_again(None, NOW)), Refused::LineOfBatch);
 }
 
+/// nats-server #4786: late acknowledgements counted.
 #[test]
-fn writes_of_another_epoch_are_fenced() {
+fn fault_writes_of_another_epoch_are_fenced() {
     type Event = fn(&mut Job, u64) -> Result<Change, Refused>;
     let events: [Event; 6] = [
         |job, epoch| job.renew(epoch, LEASE + 9, Progress::waiting()),
