@@ -159,7 +159,7 @@ fn fault_files_are_chosen_once() {
     assert_eq!(refused(&batch, |batch| batch.end(NOW + 10)), BatchRefused::Ended);
 }
 
-/// openai-cookbook #1564: whether such a batch has failed was not told.
+/// litellm #33987: a reader fell over such a batch, which has no output file.
 #[test]
 fn fault_a_batch_whose_lines_all_failed_is_completed() {
     let mut batch = in_progress(1);

@@ -97,7 +97,7 @@ fn an_answer_that_is_no_json_is_a_string() {
     assert_eq!(line["response"]["body"], "\u{fffd}{");
 }
 
-/// openai-openapi #302: where the error of a line stands was not told.
+/// openai-openapi #302: the error of a line stands in `response`, not in `error`.
 #[test]
 fn fault_an_error_of_the_endpoint_is_a_response() {
     let job = failed(Face::BatchLine, 400);
