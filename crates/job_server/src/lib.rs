@@ -8,6 +8,7 @@
 //! a gateway.
 
 mod batches;
+mod documents;
 mod executor;
 pub mod faces;
 mod figures;
@@ -16,7 +17,9 @@ mod live;
 mod runner;
 mod shared;
 mod sweeper;
+mod underway;
 mod watchers;
+mod webhooks_out;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -41,5 +44,6 @@ pub async fn run(jobs: Arc<Jobs>, stop: impl Future<Output = ()>) {
     tokio::select! {
         () = runner::run(jobs.clone(), stop) => {}
         () = sweeper::sweep(jobs.clone()) => {}
+        () = webhooks_out::run(jobs.clone()) => {}
     }
 }

@@ -1,7 +1,7 @@
 //! What the faces, the runner and the sweeper share: the store, the executor, bounds, the clock and random numbers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use events::{JobEnd, JobMetrics};
@@ -9,15 +9,21 @@ use httpd::Edge;
 use job_store::Store;
 use jobs::{Face, Job, JobStatus, Millis};
 use ring::rand::{SecureRandom, SystemRandom};
+use sha2::{Digest, Sha256};
 use tokio::sync::{Semaphore, watch};
 use webhooks::addresses::AddressRules;
+use webhooks::sealed::SecretBox;
+use webhooks::sender::Sender;
 
 use crate::executor::Executor;
 use crate::live::Live;
+use crate::underway::Underway;
 use crate::watchers::{Watched, Watchers};
 
 const HOUR: Millis = 3_600_000;
 const DAY: Millis = 24 * HOUR;
+/// For how long a count of queued jobs is good enough.
+const COUNT_KEPT: Millis = 5_000;
 
 /// How long things are kept, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +142,14 @@ pub struct Jobs {
     /// Counts of what happened.
     pub metrics: JobMetrics,
     pub(crate) uploads: Semaphore,
+    pub(crate) underway: Underway,
+    /// Sends webhooks.
+    pub(crate) sender: Sender,
+    /// Seals their secrets.
+    pub(crate) sealer: SecretBox,
     latest: AtomicI64,
+    /// Queued jobs as they were counted last, and when.
+    queued: Mutex<Option<(Millis, u64)>>,
     watchers: Watchers,
     closing: watch::Sender<bool>,
 }
@@ -156,7 +169,12 @@ impl Jobs {
             live: Live::default(),
             metrics: JobMetrics::new(),
             uploads: Semaphore::new(options.max_uploads),
+            underway: Underway::default(),
+            sender: Sender::new(options.webhook_rules.clone(), None)
+                .expect("without authorities of its own, a sender has nothing that could be wrong"),
+            sealer: sealer(options.webhook_secret.as_deref()),
             latest: AtomicI64::new(0),
+            queued: Mutex::default(),
             watchers: Watchers::new(options.max_waiting),
             closing: watch::Sender::new(false),
             options,
@@ -188,6 +206,23 @@ impl Jobs {
     /// A new id with this prefix.
     pub fn id(&self, prefix: &str) -> String {
         jobs::id::new_id(prefix, self.now(), u128::from_le_bytes(self.random()))
+    }
+
+    /// How many jobs wait, counted a few seconds ago at most.
+    pub(crate) async fn queued(&self) -> u64 {
+        let now = self.now();
+        let known = *self.queued.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, queued)) = known
+            && now - at < COUNT_KEPT
+        {
+            return queued;
+        }
+        // What cannot be counted now is no reason to refuse a job.
+        let Ok(stats) = self.store.stats(now).await else { return known.map_or(0, |(_, queued)| queued) };
+        let waits = stats.rows.iter().filter(|row| row.status == JobStatus::Queued);
+        let queued = waits.map(|row| row.jobs).sum();
+        *self.queued.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, queued));
+        queued
     }
 
     /// Whose things a key's holder sees, as [`Store`] asks for it: none is everybody's.
@@ -254,4 +289,12 @@ impl Jobs {
             ran_s: job.started_at.zip(job.finished_at).map(|(started, ended)| seconds(started, ended)),
         });
     }
+}
+
+/// What seals secrets under the key that is made of a file's bytes, however many these are.
+fn sealer(file: Option<&[u8]>) -> SecretBox {
+    let key = file.map(|file| Sha256::digest(file.trim_ascii()));
+    key.map_or_else(SecretBox::plain, |key| {
+        SecretBox::new(&key).expect("a SHA-256 has the 32 bytes of a key")
+    })
 }

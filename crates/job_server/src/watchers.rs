@@ -1,6 +1,7 @@
 //! Requests that wait for a change of a job: woken by name, so that one job's end does not wake the others.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -53,10 +54,14 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Waits until something was told, at most `most`: another process tells nothing here.
-    pub(crate) async fn changed(&self, most: Duration) {
-        // Whether it was told or the time is over, the caller looks again.
-        let _ = tokio::time::timeout(most, self.notify.notified()).await;
+    /// Ready when something was told since this call, at the latest after `most`: another process tells nothing here. Made
+    /// before the caller looks, it misses nothing.
+    pub(crate) fn changed(&self, most: Duration) -> impl Future<Output = ()> + Send + '_ {
+        let told = self.notify.notified();
+        async move {
+            // Whether it was told or the time is over, the caller looks again.
+            let _ = tokio::time::timeout(most, told).await;
+        }
     }
 }
 
