@@ -17,6 +17,8 @@ pub mod run;
 pub mod runner;
 
 mod ask;
+#[cfg(feature = "parquet")]
+mod columnar;
 mod drive;
 mod fault;
 mod feed;

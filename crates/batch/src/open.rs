@@ -115,7 +115,7 @@ pub(crate) fn input(
 
 #[cfg(feature = "parquet")]
 fn unpack(path: &Path, copy: &Path, go_on: &dyn Fn(u64) -> Result<(), Error>) -> Result<(), Error> {
-    crate::parquet::reader::unpack(path, copy, go_on)
+    crate::columnar::reader::unpack(path, copy, go_on)
 }
 
 #[cfg(not(feature = "parquet"))]

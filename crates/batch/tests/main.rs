@@ -2,6 +2,8 @@
 
 mod abuse;
 mod basics;
+#[cfg(feature = "parquet")]
+mod columnar;
 mod fake;
 mod faults;
 mod killed;

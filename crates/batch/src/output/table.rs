@@ -78,7 +78,7 @@ pub(crate) enum Table {
     Json(Sink),
     Delimited(Box<csv::Writer<Sink>>, Vec<String>),
     #[cfg(feature = "parquet")]
-    Parquet(Box<crate::parquet::writer::Writer>),
+    Parquet(Box<crate::columnar::writer::Writer>),
 }
 
 impl Table {
@@ -90,7 +90,7 @@ impl Table {
             Format::Jsonl => return Ok(Table::Json(sink)),
             #[cfg(feature = "parquet")]
             Format::Parquet => {
-                return Ok(Table::Parquet(Box::new(crate::parquet::writer::Writer::new(sink, names)?)));
+                return Ok(Table::Parquet(Box::new(crate::columnar::writer::Writer::new(sink, names)?)));
             }
             #[cfg(not(feature = "parquet"))]
             Format::Parquet => return Err(Error::Usage("this build writes no Parquet".to_owned())),
