@@ -53,3 +53,8 @@ pub fn handler(id: &str) -> Option<MethodRouter<Arc<Jobs>>> {
         _ => return hooks::handler(id),
     })
 }
+
+/// The fault of an answer of the store.
+pub fn fault(error: &job_store::StoreError) -> wire::Fault {
+    fault::of_store(error.clone())
+}
