@@ -14,6 +14,9 @@ const SMOKE_SECONDS: u64 = 5;
 /// Every instruction tier, by the name that crate `cpu` gives it.
 const TIERS: [&str; 6] = ["scalar", "neon", "avx2", "avx512", "amx", "amx-fp16"];
 
+/// Characters of an error that the last lines repeat.
+const MOST_OF_AN_ERROR: usize = 600;
+
 /// The results of the steps so far. All steps run, so that one run reports all errors.
 #[derive(Default)]
 struct Report {
@@ -41,7 +44,9 @@ impl Report {
             }
             Err(error) => {
                 eprintln!("=== {name}: FAILED after {seconds:.0} s: {error}");
-                self.failed.push(name.to_owned());
+                // Said again at the end, where somebody looks first.
+                let error: String = error.chars().take(MOST_OF_AN_ERROR).collect();
+                self.failed.push(format!("{name}: {error}"));
                 None
             }
         }
@@ -117,7 +122,7 @@ pub fn run(flags: &[&str]) -> TaskResult {
     if let Some(program) = &program {
         print_tiers(program, wanted("--no-aarch64"));
     }
-    if report.failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", report.failed.join(", "))) }
+    if report.failed.is_empty() { Ok(()) } else { Err(format!("failed:\n{}", report.failed.join("\n"))) }
 }
 
 /// Downloads the tests' models and vocabularies. The output is interleaved with that of other steps.
