@@ -10,7 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
-use crate::{Client, Owner, Token};
+use crate::listener::Listener;
+use crate::{Client, Owner};
 
 /// The parent span of a request, from the `traceparent` header (W3C Trace Context).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,15 +36,6 @@ pub trait Place: Send {
 pub trait Audit: Send + Sync {
     /// Records an ended request.
     fn note(&self, record: &Record);
-}
-
-/// Hears of an answer while it is made, from an async thread; it must not block.
-pub trait Listener: Send + Sync {
-    /// The prompts have so many tokens together.
-    fn prompt(&self, tokens: usize);
-
-    /// Tokens of a choice came: their ids, and the text that they completed.
-    fn tokens(&self, choice: usize, tokens: &[Token]);
 }
 
 /// Passes each record to all sinks, in order.

@@ -7,6 +7,7 @@
 
 mod client;
 mod context;
+mod listener;
 mod operation;
 mod output;
 mod shares;
@@ -19,7 +20,8 @@ use wire::Fault;
 use wire::oip::{ModelConfig, Signature};
 
 pub use client::{Client, Owner};
-pub use context::{Audit, Listener, Place, Record, RequestContext, RequestUsage, Stages, TraceParent};
+pub use context::{Audit, Place, Record, RequestContext, RequestUsage, Stages, TraceParent};
+pub use listener::Listener;
 pub use operation::{
     Aggregation, Classify, ClassifyTokens, Embed, EmbedKind, Generate, Infer, InputPrompt, Length, Operation,
     Prompt, Request, Rerank, Score, TextInput, Tokenize, Truncation,

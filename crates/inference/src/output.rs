@@ -7,7 +7,7 @@ use wire::logprobs::{Position, Scored};
 use wire::oip::Tensor;
 use wire::{Fault, StopReason, Usage};
 
-use crate::Listener;
+use crate::listener::Listener;
 
 /// The output of an operation.
 pub enum Output {
@@ -204,11 +204,7 @@ impl Generation {
     pub async fn next(&mut self) -> Result<(usize, Event), Fault> {
         let (choice, event) = std::future::poll_fn(|context| self.events.poll(context)).await?;
         if let Some(listener) = &self.listener {
-            match &event {
-                Event::Token(token) => listener.tokens(choice, std::slice::from_ref(token)),
-                Event::Resumed(tokens) => listener.tokens(choice, tokens),
-                Event::Prompt(_) | Event::Done { .. } => {}
-            }
+            event.tell(choice, &**listener);
         }
         Ok((choice, event))
     }
@@ -259,6 +255,22 @@ pub enum Event {
 }
 
 impl Event {
+    /// Tells a listener what came.
+    fn tell(&self, choice: usize, listener: &dyn Listener) {
+        let (tokens, last): (&[Token], &[Part]) = match self {
+            Event::Token(token) => (std::slice::from_ref(token), &[]),
+            Event::Resumed(tokens) => (tokens, &[]),
+            Event::Done { parts, .. } => (&[], parts),
+            Event::Prompt(_) => (&[], &[]),
+        };
+        tokens.iter().for_each(|token| listener.token(choice, token.id));
+        for part in tokens.iter().flat_map(|token| &token.parts).chain(last) {
+            if let Part::Content(text) = part {
+                listener.text(choice, text);
+            }
+        }
+    }
+
     /// The event's parts, and the ending of an [`Event::Done`].
     pub fn split(self) -> (Vec<Part>, Option<End>) {
         match self {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use inference::{Listener, Part, Token};
+use inference::Listener;
 use jobs::{Job, Usage};
 use wire::Fault;
 
@@ -70,20 +70,19 @@ impl Listener for Watch {
         self.lock().prompt_tokens = Some(tokens as u64);
     }
 
-    fn tokens(&self, choice: usize, tokens: &[Token]) {
-        if choice > 0 {
-            return;
+    fn token(&self, choice: usize, id: u32) {
+        if choice == 0 {
+            let mut seen = self.lock();
+            seen.first_token.get_or_insert_with(Instant::now);
+            seen.tokens.push(id);
         }
-        let mut seen = self.lock();
-        seen.first_token.get_or_insert_with(Instant::now);
-        for token in tokens {
-            seen.tokens.push(token.id);
-            for part in &token.parts {
-                if let Part::Content(text) = part
-                    && seen.text.len() < MAX_TEXT_BYTES
-                {
-                    seen.text.push_str(text);
-                }
+    }
+
+    fn text(&self, choice: usize, text: &str) {
+        if choice == 0 {
+            let mut seen = self.lock();
+            if seen.text.len() < MAX_TEXT_BYTES {
+                seen.text.push_str(text);
             }
         }
     }

@@ -17,8 +17,8 @@ pub struct Asker {
 }
 
 impl Asker {
-    pub(crate) fn new(state: &Arc<State>) -> Asker {
-        Asker { state: state.clone(), routes: InProcess::new(state) }
+    pub(crate) fn new(state: &Arc<State>, routes: InProcess) -> Asker {
+        Asker { state: state.clone(), routes }
     }
 
     /// Posts a JSON body to a path. Dropped, the request is cancelled within a step.

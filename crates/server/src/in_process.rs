@@ -8,7 +8,6 @@ use inference::RequestContext;
 use job_server::in_process::{Answer, ask};
 use wire::Fault;
 
-use crate::routes;
 use crate::state::State;
 
 /// The routes of a server behind no layer: no keys, no limits of connections.
@@ -19,8 +18,9 @@ pub(crate) struct InProcess {
 }
 
 impl InProcess {
-    pub(crate) fn new(state: &Arc<State>) -> InProcess {
-        InProcess { state: Arc::downgrade(state), router: routes::bare(state).with_state(state.clone()) }
+    /// The routes of `router`.
+    pub(crate) fn new(state: &Arc<State>, router: Router) -> InProcess {
+        InProcess { state: Arc::downgrade(state), router }
     }
 
     /// The server, unless it is gone.

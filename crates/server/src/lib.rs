@@ -55,6 +55,7 @@ pub use service::{
 };
 pub use wire::Currency;
 
+use in_process::InProcess;
 use state::State;
 
 /// The server; clones are the same one.
@@ -129,7 +130,7 @@ impl Server {
 
     /// Asks the server without a connection.
     pub fn asker(&self) -> Asker {
-        Asker::new(&self.state)
+        Asker::new(&self.state, self.in_process())
     }
 
     /// Takes durable jobs from now on, kept in `store`; to be called before [`Server::run`]. What comes back is run by
@@ -139,7 +140,11 @@ impl Server {
         store: Arc<dyn job_store::Store>,
         options: job_server::Options,
     ) -> Arc<job_server::Jobs> {
-        jobs::take(&self.state, store, options)
+        jobs::take(&self.state, self.in_process(), store, options)
+    }
+
+    fn in_process(&self) -> InProcess {
+        InProcess::new(&self.state, routes::bare(&self.state).with_state(self.state.clone()))
     }
 
     /// Who hears of every request when it is over. The first one stays.

@@ -35,7 +35,9 @@ fn until(server: &Running, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
 }
 
 fn ended(server: &Running, id: &str) -> Value {
-    until(server, id, |job| ["succeeded", "failed", "cancelled", "expired"].contains(&job["status"].as_str().unwrap()))
+    until(server, id, |job| {
+        ["succeeded", "failed", "cancelled", "expired"].contains(&job["status"].as_str().unwrap())
+    })
 }
 
 /// An answer without what differs each time.

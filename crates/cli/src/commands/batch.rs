@@ -57,11 +57,9 @@ impl Answering {
     /// The options with what is known of who answers.
     fn fitted(&self, options: Options) -> Options {
         match self {
-            Answering::Local(local) => Options {
-                identity: local.identity().to_owned(),
-                concurrency: local.concurrency(),
-                ..options
-            },
+            Answering::Local(local) => {
+                Options { identity: local.identity().to_owned(), concurrency: local.concurrency(), ..options }
+            }
             Answering::Remote(remote) => Options { identity: remote.identity(), ..options },
         }
     }

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,6 @@ use wire::Fault;
 
 use super::check::{self, ENDPOINTS};
 use crate::in_process::InProcess;
-use crate::state::State;
 
 /// Weight of the latest job in the mean time of jobs: one in so many.
 const MEAN_OF: u64 = 16;
@@ -30,8 +28,8 @@ pub(crate) struct Local {
 
 impl Local {
     /// An executor that asks the routes of a server.
-    pub(crate) fn new(state: &Arc<State>) -> Local {
-        Local { server: InProcess::new(state), mean_us: AtomicU64::new(0) }
+    pub(crate) fn new(server: InProcess) -> Local {
+        Local { server, mean_us: AtomicU64::new(0) }
     }
 
     fn count(&self, took: Duration) {

@@ -1,9 +1,8 @@
-//! Durable jobs of this machine: their routes, responses in the background, and requests that would rather wait.
+//! Durable jobs of this machine: their routes, and requests that would rather wait.
 
 mod check;
 mod local;
-mod peek;
-mod responses;
+pub(crate) mod peek;
 
 use std::sync::Arc;
 
@@ -17,16 +16,14 @@ use wire::Fault;
 use wire::routes::Route;
 
 use crate::faults;
+use crate::in_process::InProcess;
 use crate::state::State;
 use local::Local;
 pub(crate) use local::ResponseId;
-pub(crate) use responses::{
-    Taken, accept as accept_response, cancel as cancel_response, delete as delete_response, object,
-};
 
 /// Takes jobs from now on.
-pub(crate) fn take(state: &Arc<State>, store: Arc<dyn Store>, options: Options) -> Arc<Jobs> {
-    let make = || Arc::new(Jobs::new(store, Arc::new(Local::new(state)), state.edge.clone(), options));
+pub(crate) fn take(state: &State, routes: InProcess, store: Arc<dyn Store>, options: Options) -> Arc<Jobs> {
+    let make = || Arc::new(Jobs::new(store, Arc::new(Local::new(routes)), state.edge.clone(), options));
     state.jobs.get_or_init(make).clone()
 }
 

@@ -9,7 +9,7 @@ use wire::Fault;
 use crate::state::State;
 
 /// The head of a request and its whole body, decompressed.
-pub(super) async fn whole(state: &State, request: Request) -> Result<(Parts, Vec<u8>), Fault> {
+pub(crate) async fn whole(state: &State, request: Request) -> Result<(Parts, Vec<u8>), Fault> {
     let (head, body) = request.into_parts();
     let read = Request::from_parts(head.clone(), body);
     let bytes = httpd::body::read(&state.edge, read, Media::Json).await?;
@@ -19,7 +19,7 @@ pub(super) async fn whole(state: &State, request: Request) -> Result<(Parts, Vec
 }
 
 /// The request as it was.
-pub(super) fn again(mut head: Parts, body: Vec<u8>) -> Request {
+pub(crate) fn again(mut head: Parts, body: Vec<u8>) -> Request {
     head.headers.remove(header::CONTENT_ENCODING);
     head.headers.remove(header::TRANSFER_ENCODING);
     head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));

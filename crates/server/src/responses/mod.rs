@@ -1,7 +1,9 @@
 //! `/v1/responses`: made, streamed, kept, asked for again, cancelled.
 
+mod background;
 mod draft;
 mod inputs;
+mod pending;
 mod writer;
 
 use std::sync::Arc;
@@ -11,17 +13,17 @@ use axum::extract::{Path, Request, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use inference::{Client, Generate, Generation, RequestContext};
-use serde_json::{Value, json};
 use service::{Conversation, ResponseStore, unix_seconds};
 use tokio::sync::Notify;
 use wire::chat::Stream;
 use wire::responses::Tools;
 use wire::{Fault, ResponsesRequest};
 
-use crate::jobs::{self, ResponseId, Taken};
+use crate::jobs::ResponseId;
 use crate::requests::{Begun, begin};
 use crate::state::State;
 use crate::stream;
+use background::Taken;
 use draft::Draft;
 pub(crate) use inputs::list as input_items;
 use writer::{Facts, Object, Writer};
@@ -29,7 +31,7 @@ use writer::{Facts, Object, Writer};
 /// `POST /v1/responses`.
 pub(crate) async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
     let answered = async {
-        match jobs::accept_response(&state, request).await? {
+        match background::accept(&state, request).await? {
             Taken::Job(object) => Ok(json_response(object)),
             Taken::Now(request) => made(state, request).await,
         }
@@ -116,43 +118,13 @@ fn in_background(
     json_response(answer)
 }
 
-/// A response before its answer, or without one.
-pub(crate) struct Pending<'a> {
-    pub(crate) id: &'a str,
-    /// Unix seconds.
-    pub(crate) created: u64,
-    /// The request's body.
-    pub(crate) body: &'a [u8],
-    pub(crate) status: &'static str,
-    /// Code and message.
-    pub(crate) error: Option<(&'a str, &'a str)>,
-}
-
-/// The object of a response that is computed in the background, as JSON.
-pub(crate) fn pending(pending: &Pending<'_>) -> Result<String, Fault> {
-    let request = ResponsesRequest::parse(pending.body)?;
-    let model = request.chat.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let object = Object {
-        id: pending.id.to_owned(),
-        created: pending.created,
-        model,
-        background: true,
-        store: true,
-        repeated: writer::fields_text(&request.repeated),
-        tools: request.tools,
-    };
-    let error =
-        pending.error.map_or(Value::Null, |(code, message)| json!({"code": code, "message": message}));
-    Ok(object.text(pending.status, &Facts::with_error(error)).json)
-}
-
 /// `GET /v1/responses/{id}`.
 pub(crate) async fn retrieve(
     Shared(state): Shared<Arc<State>>,
     Extension(context): Extension<Arc<RequestContext>>,
     Path(id): Path<String>,
 ) -> Response {
-    let job = jobs::object(&state, &id, &context.key().unwrap_or_default()).await;
+    let job = background::object(&state, &id, &context.key().unwrap_or_default()).await;
     one(job, || state.service.responses().object(&id, context.client()))
 }
 
@@ -167,7 +139,7 @@ pub(crate) async fn cancel(
     Extension(context): Extension<Arc<RequestContext>>,
     Path(id): Path<String>,
 ) -> Response {
-    let job = jobs::cancel_response(&state, &id, &context.key().unwrap_or_default()).await;
+    let job = background::cancel(&state, &id, &context.key().unwrap_or_default()).await;
     one(job, || state.service.responses().cancel(&id, context.client()))
 }
 
@@ -177,7 +149,7 @@ pub(crate) async fn delete(
     Extension(context): Extension<Arc<RequestContext>>,
     Path(id): Path<String>,
 ) -> Response {
-    let job = jobs::delete_response(&state, &id, &context.key().unwrap_or_default()).await;
+    let job = background::delete(&state, &id, &context.key().unwrap_or_default()).await;
     one(job, || state.service.responses().delete(&id, context.client()))
 }
 

@@ -60,7 +60,13 @@ pub(crate) struct Args {
     pub(super) submit: bool,
 
     /// The server's API key.
-    #[arg(long, env = "GRISTMILL_API_KEY", hide_env_values = true, value_name = "KEY", help_heading = "Server")]
+    #[arg(
+        long,
+        env = "GRISTMILL_API_KEY",
+        hide_env_values = true,
+        value_name = "KEY",
+        help_heading = "Server"
+    )]
     pub(super) api_key: Option<String>,
 
     /// Trust the certificates of this file in place of the usual ones.
@@ -204,11 +210,14 @@ impl Args {
         let input = if self.reads_stream() { Input::Stream } else { Input::File(self.input.clone()) };
         let output = (!self.writes_stream()).then(|| self.output.clone());
         if output.is_none() && self.journal.is_none() && !self.dry_run {
-            let message = "OUT is standard output: say with --journal where the journal goes, by which a run resumes";
+            let message =
+                "OUT is standard output: say with --journal where the journal goes, by which a run resumes";
             return Err(Failure::usage(message));
         }
         if self.url.is_some() && !self.serve.is_empty() {
-            return Err(Failure::usage("flags of serve after -- are for an engine in this process, not for --url"));
+            return Err(Failure::usage(
+                "flags of serve after -- are for an engine in this process, not for --url",
+            ));
         }
         let endpoint = self.endpoint.as_deref().map(endpoint).transpose()?;
         // Amounts of money and tokens, far below what a u64 holds.

@@ -78,7 +78,8 @@ fn line(progress: &Progress) -> String {
         Phase::Reading => format!("reading: {}", number(whole(counts.lines), "line")),
         Phase::Writing => "writing the output".to_owned(),
         Phase::Running => {
-            let failed = if counts.failed > 0 { format!(", {} failed", counts.failed) } else { String::new() };
+            let failed =
+                if counts.failed > 0 { format!(", {} failed", counts.failed) } else { String::new() };
             format!(
                 "{} of {} done{failed}, {:.0} tok/s",
                 done(progress),
@@ -167,11 +168,13 @@ pub(super) fn sentence(report: &Report) -> String {
     if report.resumed > 0 {
         text += &format!(", {} of an earlier run", report.resumed);
     }
-    text += &format!("; {} of prompts ({:.0} % from the cache, {:.0} % predicted) and {} of answers",
+    text += &format!(
+        "; {} of prompts ({:.0} % from the cache, {:.0} % predicted) and {} of answers",
         number(whole(report.tokens.prompt), "token"),
         report.tokens.reuse() * 100.0,
         report.predicted_reuse * 100.0,
-        report.tokens.completion);
+        report.tokens.completion
+    );
     if report.resumed == 0 && seconds > 0.0 {
         text += &format!(", {:.0} tok/s", tokens as f64 / seconds);
     }

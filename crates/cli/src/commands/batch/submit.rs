@@ -56,16 +56,20 @@ fn text(value: &Value, field: &str) -> String {
 
 /// The endpoint that the first line names.
 fn endpoint(bytes: &[u8]) -> Result<String, Failure> {
-    let line = bytes.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
+    let line =
+        bytes.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
     let line: Value = serde_json::from_slice(line).unwrap_or_default();
     line["url"].as_str().map(str::to_owned).ok_or_else(|| {
-        Failure::usage("--submit takes lines in OpenAI's batch form: {\"custom_id\", \"method\", \"url\", \"body\"}")
+        Failure::usage(
+            "--submit takes lines in OpenAI's batch form: {\"custom_id\", \"method\", \"url\", \"body\"}",
+        )
     })
 }
 
 /// Puts the file in; what comes back is its id.
 async fn upload(client: &Client, path: &Path, bytes: Vec<u8>) -> Result<String, String> {
-    let name: String = path.file_name().map_or("input.jsonl".into(), |name| name.to_string_lossy().into_owned());
+    let name: String =
+        path.file_name().map_or("input.jsonl".into(), |name| name.to_string_lossy().into_owned());
     let name = name.replace(['"', '\r', '\n'], "_");
     let mut body = format!(
         "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n--{BOUNDARY}\r\n\

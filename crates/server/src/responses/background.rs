@@ -11,8 +11,8 @@ use jobs::{Class, Face, Job, JobStatus};
 use serde_json::Value;
 use wire::{Fault, ResponsesRequest};
 
-use super::peek;
-use crate::responses::{Pending, pending};
+use super::pending::{Pending, pending};
+use crate::jobs::{ResponseId, peek};
 use crate::state::State;
 
 const ENDPOINT: &str = "/v1/responses";
@@ -31,7 +31,7 @@ pub(crate) enum Taken {
 /// What the endpoint answers to such a request at once, or a store that takes no more.
 pub(crate) async fn accept(state: &State, request: Request) -> Result<Taken, Fault> {
     let Some(jobs) = state.jobs.get() else { return Ok(Taken::Now(request)) };
-    if request.extensions().get::<super::ResponseId>().is_some() {
+    if request.extensions().get::<ResponseId>().is_some() {
         return Ok(Taken::Now(request));
     }
     let (head, body) = peek::whole(state, request).await?;
