@@ -83,7 +83,7 @@ impl AddressRules {
     pub fn allows_host(&self, host: &str) -> bool {
         self.hosts.iter().any(|rule| match rule {
             HostRule::Exactly(name) => host == name,
-            HostRule::Below(end) => host.len() > end.len() && host.ends_with(end.as_str()),
+            HostRule::Below(end) => host.ends_with(end.as_str()),
         })
     }
 

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn abuse_messages_that_are_not_genuine() {
+    fn abuse_messages_that_no_key_pair_signed() {
         let pair = Pair::new([3; 32]);
         let public = pair.public();
         let header = pair.sign("evt_1", 1_700_000_000, b"{}");

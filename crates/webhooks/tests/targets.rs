@@ -141,6 +141,7 @@ const TABLE: &[(&str, &str)] = &[
     ("https://instance-data.ec2.internal/", INTERNAL),
     ("https://printer.local/", INTERNAL),
     ("https://nas.lan/", INTERNAL),
+    ("https://home.arpa/", INTERNAL),
     ("https://router.home.arpa/", INTERNAL),
     ("https://host.docker.internal/", INTERNAL),
     ("https://example.com:/", PORT),
