@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State as Shared};
 use axum::middleware::Next;
 use axum::response::Response;
-use axum::routing::{MethodRouter, any};
+use axum::routing::{MethodRouter, delete, get, post};
 use job_server::{Jobs, Options};
 use job_store::Store;
 use wire::Fault;
@@ -32,7 +32,11 @@ pub(crate) fn handler(state: &State, route: &Route) -> Option<MethodRouter<Arc<S
     let handler = job_server::faces::handler(route.id)?;
     Some(match state.jobs.get() {
         Some(jobs) => handler.with_state(jobs.clone()),
-        None => any(off),
+        None => match route.method {
+            "GET" => get(off),
+            "DELETE" => delete(off),
+            _ => post(off),
+        },
     })
 }
 
