@@ -105,7 +105,8 @@ fn sorted(answer: Result<Reply, AskError>) -> Attempt {
 fn ended(ready: &Ready, answer: Result<Reply, AskError>, retries: u64, is_used_up: bool) -> Ended {
     let mut finished =
         Finished { id: ready.id, status: None, body: Vec::new(), fault: None, tokens: Tokens::default() };
-    let mut is_doubtful = is_used_up;
+    // A server that answers 500 is there: it cannot do this request.
+    let mut is_doubtful = is_used_up && !matches!(&answer, Ok(reply) if reply.status == 500);
     match answer {
         Err(error) => finished.fault = Some(Fault::new("request_failed", error.message)),
         Ok(reply) => {

@@ -5,7 +5,7 @@
 //! journal. At the end the input is read again beside the journal, and the output is written whole, in the order of the
 //! input. So the bytes of the output do not depend on how often the run was killed, nor memory on the number of lines.
 //!
-//! Who answers is a [`Runner`] of the caller's; [`run`] needs a Tokio runtime with time.
+//! Who answers is a [`Runner`] of the caller's; [`run()`] needs a Tokio runtime with time.
 
 pub mod cancel;
 pub mod endpoint;

@@ -11,6 +11,7 @@ use crate::journal::lock::Lock;
 use crate::journal::store::{Journal, remove_files};
 use crate::options::{Format, Input, Options};
 use crate::output::manifest::Manifest;
+use crate::output::whole::remove;
 use crate::report::{Phase, Progress, Watcher};
 use crate::setup::{Files, Setup, input_format, output_format};
 use serde::Serialize;
@@ -50,14 +51,29 @@ pub(crate) fn open(
     cancel: Cancel,
 ) -> Result<Opened, Error> {
     let lock = Lock::take(&files.journal)?;
-    let go_on = go_on(watcher, &cancel);
-    let (path, format) = input(&options, &files.spool, stream, &go_on)?;
+    let opened = begin(options, files, stream, lock, &go_on(watcher, &cancel), cancel.clone());
+    if !files.journal.exists() {
+        // Without a journal, nothing needs the copy of the input.
+        remove(&files.spool)?;
+    }
+    opened
+}
+
+fn begin(
+    options: Options,
+    files: &Files,
+    stream: Option<Box<dyn Read + Send>>,
+    lock: Lock,
+    go_on: &dyn Fn(u64) -> Result<(), Error>,
+    cancel: Cancel,
+) -> Result<Opened, Error> {
+    let (path, format) = input(&options, &files.spool, stream, go_on)?;
     let setup = Setup::new(&options, &path, format)?;
     let is_new = options.force_new || !files.journal.exists();
     if let (true, false, Some(output)) =
         (is_new, options.force_new, files.output.as_ref().filter(|file| file.exists()))
     {
-        let header = setup.header(&options, &setup.source.digest(&go_on)?.sha256);
+        let header = setup.header(&options, &setup.source.digest(go_on)?.sha256);
         return complete(&options, files, output, &header)
             .map(|manifest| Opened::Complete(Box::new(manifest)));
     }
@@ -67,13 +83,13 @@ pub(crate) fn open(
     let journal = Journal::open(&files.journal, lock)?;
     let known = Known::read(&journal)?;
     let Known { header, input, columns } = match known {
-        Some(known) => known.checked(&setup, &options, files, &go_on)?,
-        None => Known::enter(&setup, &options, &journal, &go_on)?,
+        Some(known) => known.checked(&setup, &options, files, go_on)?,
+        None => Known::enter(&setup, &options, &journal, go_on)?,
     };
     if options.retry_errors {
         journal.reopen_failed()?;
     }
-    let work = Work { options, setup, journal, cancel: cancel.clone() };
+    let work = Work { options, setup, journal, cancel };
     Ok(Opened::Run(Box::new(Begun { work, header, input, columns })))
 }
 

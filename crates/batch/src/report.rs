@@ -34,7 +34,8 @@ pub enum Stopped {
     Cost,
     /// `max_time` was over.
     Time,
-    /// Many requests in a row got no answer, or were refused by key: the fault is not the lines'.
+    /// Sixteen requests in a row got no answer after all attempts, or only statuses such as 401, 429 or 503: the fault is not
+    /// theirs, and they are open still.
     Unavailable,
 }
 

@@ -45,6 +45,27 @@ async fn abuse_a_line_beyond_the_limit_is_an_error_and_one_at_the_limit_is_asked
 }
 
 #[tokio::test]
+async fn abuse_a_journal_that_is_no_journal_is_an_error() {
+    let folder = Folder::new("in.jsonl", lines(3));
+    std::fs::write(folder.path("out.gristmill"), "garbage ".repeat(1_000)).unwrap();
+    let mut options = folder.options("out");
+    assert!(matches!(run(options.clone(), &Fake::new()).await, Err(Error::Journal { .. })));
+    options.force_new = true;
+    assert_eq!(run(options, &Fake::new()).await.unwrap().outcome, Outcome::Complete);
+}
+
+#[tokio::test]
+async fn abuse_a_header_of_many_columns_is_read() {
+    let header: Vec<String> = (0..200_000).map(|number| number.to_string()).collect();
+    let folder = Folder::new("in.csv", header.join(",") + "\n1,2\n");
+    let mut options = folder.options("out");
+    options.prompt_column = Some("7".to_owned());
+    options.keep = Some(vec!["8".to_owned()]);
+    let report = run(options, &Fake::new()).await.unwrap();
+    assert_eq!(report.counts.malformed, 1);
+}
+
+#[tokio::test]
 async fn an_empty_input_has_an_empty_output() {
     let folder = Folder::new("in.jsonl", "\n\n");
     let report = run(folder.options("out"), &Fake::new()).await.unwrap();

@@ -190,6 +190,19 @@ async fn streams_are_read_and_written_in_place_of_files() {
 }
 
 #[tokio::test]
+async fn the_copy_of_a_stream_is_gone_when_it_has_served() {
+    let folder = Folder::new("unused", "");
+    let mut options = folder.options("out");
+    options.input = Input::Stream;
+    for text in [lines(3), lines(3), "{}".to_owned()] {
+        let streams = Streams { input: Some(Box::new(std::io::Cursor::new(text))), output: None };
+        let _ = batch::run(options.clone(), Fake::new(), streams, quiet(), Cancel::default()).await;
+        assert_eq!(folder.names(), ["out", "out.manifest.json", "unused"]);
+    }
+    assert_eq!(folder.rows("out").len(), 3);
+}
+
+#[tokio::test]
 async fn bodies_are_written_as_they_came_if_that_is_asked_for() {
     let folder = Folder::new("in.jsonl", lines(1));
     let mut options = folder.options("out");

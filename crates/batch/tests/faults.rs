@@ -60,6 +60,16 @@ async fn a_server_that_is_gone_stops_the_run_and_costs_no_lines() {
 }
 
 #[tokio::test]
+async fn requests_that_a_server_cannot_do_are_failures_however_many_there_are() {
+    let folder = Folder::new("in.jsonl", lines(40));
+    let fake = Fake::with(|prompt, _| if prompt == "prompt 0" { None } else { status(500, "fault") });
+    let mut options = folder.options("out");
+    options.attempts = 2;
+    let report = run(options, &fake).await.unwrap();
+    assert_eq!((report.outcome, report.counts.failed), (Outcome::SomeFailed, 39));
+}
+
+#[tokio::test]
 async fn a_refused_key_stops_even_a_short_run() {
     let folder = Folder::new("in.jsonl", lines(3));
     let report = run(folder.options("out"), &Fake::with(|_, _| status(401, "bad key"))).await.unwrap();

@@ -1,5 +1,7 @@
 //! Runs against an invented server: whole, killed, resumed, and with bad input.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
 mod abuse;
 mod basics;
 #[cfg(feature = "parquet")]

@@ -2,6 +2,7 @@
 
 use crate::fault::{Fault, listed, shortened};
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 
 /// Columns and their values, in the order of the input.
 pub(crate) type Row = Map<String, Value>;
@@ -69,8 +70,9 @@ fn fields(bytes: &[u8], delimiter: u8) -> Result<Vec<String>, Fault> {
 pub(crate) fn header(bytes: &[u8], delimiter: u8) -> Result<Vec<String>, String> {
     std::str::from_utf8(bytes).map_err(|error| format!("the header is not valid UTF-8: {error}"))?;
     let columns = fields(bytes, delimiter).map_err(|fault| fault.message)?;
-    for (index, name) in columns.iter().enumerate() {
-        if columns[..index].contains(name) {
+    let mut seen = HashSet::new();
+    for name in &columns {
+        if !seen.insert(name) {
             let all = listed(columns.iter().map(String::as_str));
             return Err(format!("the header names the column {:?} twice: {all}", shortened(name)));
         }
