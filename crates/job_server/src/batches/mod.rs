@@ -10,11 +10,16 @@ mod prepare;
 mod validate;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use job_store::StoreError;
 use jobs::{Batch, BatchStatus};
+use tokio::time::Instant;
 
 use crate::shared::Jobs;
+
+/// For so long a client waits until the requests of its batch are known.
+const BEGIN: Duration = Duration::from_secs(60);
 
 /// Gives a batch back, also if the work on it panicked.
 struct Turn {
@@ -40,6 +45,26 @@ pub(crate) async fn step(jobs: &Arc<Jobs>, batch: Batch) {
         }
         turn.jobs.tell(&turn.id);
     });
+}
+
+/// The batch once its requests are known, so that they can be counted and cancelled; after a while, the batch as it is.
+///
+/// # Errors
+/// A store out of reach.
+pub(crate) async fn begun(jobs: &Arc<Jobs>, mut batch: Batch) -> Result<Batch, StoreError> {
+    let deadline = Instant::now() + BEGIN;
+    while batch.status == BatchStatus::Validating && Instant::now() < deadline {
+        let watched = jobs.watch(&batch.id);
+        let look = jobs.options.look;
+        let changed = watched.as_ref().map(|watched| watched.changed(look));
+        step(jobs, batch.clone()).await;
+        match changed {
+            Some(changed) => changed.await,
+            None => tokio::time::sleep(look).await,
+        }
+        batch = jobs.store.batch(&batch.id, None).await?;
+    }
+    Ok(batch)
 }
 
 /// Does what is next for a batch.

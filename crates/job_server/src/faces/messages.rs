@@ -18,6 +18,7 @@ use super::fault::{answer_anthropic, conflict, fault, json, not_found, of_store,
 use super::files::content;
 use super::files::draft::{About, Draft};
 use super::files::incoming::Incoming;
+use crate::batches;
 use crate::shared::Jobs;
 
 /// The endpoint that answers the requests.
@@ -69,7 +70,8 @@ async fn accept(jobs: &Arc<Jobs>, request: Request) -> Result<Response, Fault> {
         // The file of a batch that was not made, or made before. Otherwise it goes when its time is over.
         let _ = jobs.store.delete_file(&input.id, None, now).await;
     }
-    let batch = created.map_err(of_store)?;
+    // Its requests are counted from the first answer on.
+    let batch = batches::begun(jobs, created.map_err(of_store)?).await.map_err(of_store)?;
     Ok(json(&message_batch_object(&batch, &jobs.options.base_url)))
 }
 

@@ -1,0 +1,10 @@
+//! The APIs of jobs over a store in a folder and an executor that computes nothing.
+
+mod batches;
+mod events;
+mod files;
+mod hooks;
+mod messages;
+mod own;
+mod rows;
+mod support;
