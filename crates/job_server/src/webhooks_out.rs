@@ -259,11 +259,11 @@ async fn settle(jobs: &Jobs, ready: Ready, attempt: &Attempt) -> Result<(), Stor
         (_, Err(_)) => "failed",
     };
     jobs.metrics.delivery(outcome, attempt.millis as f64 / 1e3);
-    jobs.store.put_document(documents::of_delivery(&delivery, None), now).await?;
+    // Before the delivery is over for those who look at it.
     if let (Some(endpoint), Receiver::Endpoint(_)) = (endpoint, &delivery.receiver) {
         follow(jobs, &endpoint, consequence).await?;
     }
-    Ok(())
+    jobs.store.put_document(documents::of_delivery(&delivery, None), now).await
 }
 
 /// Notes what an attempt says of an endpoint, as it is by now.
