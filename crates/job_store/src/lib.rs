@@ -9,6 +9,8 @@
 mod backend;
 mod common;
 mod contract;
+#[cfg(feature = "postgres")]
+mod copy;
 mod error;
 mod ops;
 #[cfg(feature = "postgres")]
@@ -20,10 +22,12 @@ mod sqlite;
 mod store;
 mod types;
 
+#[cfg(feature = "postgres")]
+pub use copy::Copied;
 pub use error::StoreError;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
-pub use sqlite::SqliteStore;
+pub use sqlite::{CheckReport, Exported, SqliteStore};
 pub use store::{Answer, Store};
 pub use types::{
     Accepted, BatchFilter, CancelOutcome, Claim, Claimed, Document, DocumentFilter, FileFilter, Finish,

@@ -156,27 +156,86 @@ CREATE TABLE job_garbage (
 );
 "];
 
-/// Every table with its columns of numbers, texts and bytes in the order in which they are copied, and its key.
-pub(crate) const TABLES: &[(&str, &str, &str)] = &[
-    (
-        "job",
-        "id, key, class, status, ready, alone, batch, line, model, run_at, prefix_rank, deadline, lease_until, \
-         retain_until, dead, created_at, json",
-        "id",
-    ),
-    ("job_bytes", "job, part, n, size, bytes, blob", "job, part, n"),
-    ("job_event", "job, sequence, name, at, data", "job, sequence"),
-    (
-        "job_batch",
-        "id, key, kind, status, settled, todo, created_at, expires_at, clear_at, delete_at, input_file, json",
-        "id",
-    ),
-    ("job_file", "id, key, purpose, hidden, created_at, expires_at, size, place, json", "id"),
-    ("job_request", "key, route, value, fingerprint, object, expires_at", "key, route, value"),
-    ("job_document", "kind, id, key, owner, due, expires_at, created_at, json", "kind, id"),
-    ("job_lane", "class, key, served", "class, key"),
-    ("job_tally", "what, key, shard, n", "what, key, shard"),
-    ("job_tombstone", "id, key, kind, until", "id"),
+/// A table: its name, its columns in the order in which they are copied, and its key.
+#[cfg(feature = "postgres")]
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) columns: &'static [&'static str],
+    pub(crate) key: &'static [&'static str],
+}
+
+/// Every table that is copied. Workers tell of themselves again, counters are counted again, and the rest is of places.
+#[cfg(feature = "postgres")]
+pub(crate) const TABLES: &[Table] = &[
+    Table {
+        name: "job",
+        columns: &[
+            "id",
+            "key",
+            "class",
+            "status",
+            "ready",
+            "alone",
+            "batch",
+            "line",
+            "model",
+            "run_at",
+            "prefix_rank",
+            "deadline",
+            "lease_until",
+            "retain_until",
+            "dead",
+            "created_at",
+            "json",
+        ],
+        key: &["id"],
+    },
+    Table {
+        name: "job_bytes",
+        columns: &["job", "part", "n", "size", "bytes", "blob"],
+        key: &["job", "part", "n"],
+    },
+    Table {
+        name: "job_event",
+        columns: &["job", "sequence", "name", "at", "data"],
+        key: &["job", "sequence"],
+    },
+    Table {
+        name: "job_batch",
+        columns: &[
+            "id",
+            "key",
+            "kind",
+            "status",
+            "settled",
+            "todo",
+            "created_at",
+            "expires_at",
+            "clear_at",
+            "delete_at",
+            "input_file",
+            "json",
+        ],
+        key: &["id"],
+    },
+    Table {
+        name: "job_file",
+        columns: &["id", "key", "purpose", "hidden", "created_at", "expires_at", "size", "place", "json"],
+        key: &["id"],
+    },
+    Table {
+        name: "job_request",
+        columns: &["key", "route", "value", "fingerprint", "object", "expires_at"],
+        key: &["key", "route", "value"],
+    },
+    Table {
+        name: "job_document",
+        columns: &["kind", "id", "key", "owner", "due", "expires_at", "created_at", "json"],
+        key: &["kind", "id"],
+    },
+    Table { name: "job_lane", columns: &["class", "key", "served"], key: &["class", "key"] },
+    Table { name: "job_tombstone", columns: &["id", "key", "kind", "until"], key: &["id"] },
 ];
 
 /// How a database writes the types.

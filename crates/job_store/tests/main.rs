@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 mod common;
+mod killed;
+mod model;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod sqlite;
 mod suite;

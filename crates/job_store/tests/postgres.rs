@@ -1,8 +1,8 @@
 //! The suite on a PostgreSQL server of the test's own: on a Unix socket in a temporary folder.
 
-use crate::common::{NOW, claim, job, offer, success};
+use crate::common::{NOW, claim, file, job, offer, put_file, running_batch, success};
 use crate::suite::{CASES, LIMITS};
-use job_store::{Finished, PostgresStore, Store, StoreError, StoreLimits};
+use job_store::{Finished, NewJob, PostgresStore, SqliteStore, Store, StoreError, StoreLimits};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -174,6 +174,54 @@ async fn several_servers_share_a_database() {
     }
     all.sort();
     assert_eq!(all, (0..150).map(|n| format!("job_{n:03}")).collect::<Vec<_>>());
+}
+
+/// Everything of a folder is moved to a database, with its ids, and work goes on there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_is_copied_to_a_database() {
+    let Some(server) = server().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let from = SqliteStore::open(folder.path(), StoreLimits::default()).unwrap();
+    for n in 0..250_usize {
+        let id = format!("job_{n:03}");
+        let body = vec![n as u8; if n % 50 == 0 { 1_500_000 } else { 100 + n }];
+        from.accept(NewJob { job: job(&id, "ann"), body }, None, NOW).await.unwrap();
+    }
+    for one in claim(&from, "w", 20, NOW).await {
+        let large = vec![5; 30_000];
+        from.finish(&one.job.id, one.job.epoch, success(&large), NOW).await.unwrap();
+    }
+    let held = claim(&from, "w", 1, NOW).await.remove(0).job;
+    running_batch(&from, "batch_1", "bob", 30).await;
+    let content: Vec<u8> = (0..2_500_000_u32).map(|n| (n % 251) as u8).collect();
+    put_file(&from, file("file-large", "bob", content.len() as u64), &content).await;
+    server.run("postgres", "CREATE DATABASE moved").await;
+    let to = PostgresStore::new(&server.url("moved"), StoreLimits::default()).unwrap();
+    let copied = to.copy_from(&from).await.unwrap();
+    assert_eq!((copied.jobs, copied.batches, copied.files), (280, 1, 2));
+    assert!(matches!(to.copy_from(&from).await, Err(StoreError::Conflict(_))));
+    for n in 0..250 {
+        let id = format!("job_{n:03}");
+        assert_eq!(to.job(&id, None).await.unwrap(), from.job(&id, None).await.unwrap());
+        assert!(to.body(&id).await.unwrap() == from.body(&id).await.unwrap());
+        assert!(to.result(&id).await.unwrap() == from.result(&id).await.unwrap());
+        assert_eq!(to.events(&id, 0).await.unwrap(), from.events(&id, 0).await.unwrap());
+    }
+    assert_eq!(to.batch("batch_1", None).await.unwrap(), from.batch("batch_1", None).await.unwrap());
+    assert!(to.read_file("file-large", 0, 9 << 20).await.unwrap() == content);
+    let (old, new) = (from.stats(NOW).await.unwrap(), to.stats(NOW).await.unwrap());
+    assert_eq!((old.rows, old.batches), (new.rows, new.batches));
+    // The lease goes on at the new place.
+    let done = to.finish(&held.id, held.epoch, success(b"x"), NOW).await.unwrap();
+    assert!(matches!(done, Finished::Done(_)));
+    assert_eq!(claim(&to, "w", 100, NOW).await.len(), 100);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_sequences() {
+    let Some(server) = server().await else { return };
+    let store = server.stores("random", 1, StoreLimits::default()).await.remove(0);
+    crate::model::run(store, 2_000..2_040, 40).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

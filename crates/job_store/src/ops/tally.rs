@@ -46,3 +46,52 @@ pub(crate) async fn add(sql: &mut dyn Sql, what: &str, key: &str, n: i64) -> Res
     .await?;
     Ok(())
 }
+
+/// Counts everything anew.
+#[cfg(feature = "postgres")]
+pub(crate) async fn recount(sql: &mut dyn Sql) -> Result<(), StoreError> {
+    sql.execute("DELETE FROM job_tally", Vec::new()).await?;
+    for (what, key, n, from) in COUNTS {
+        let insert =
+            format!("INSERT INTO job_tally (what, key, shard, n) SELECT '{what}', {key}, 0, {n} FROM {from}");
+        sql.execute(&insert, Vec::new()).await?;
+    }
+    Ok(())
+}
+
+/// What each counter counts: its name, its key, what is counted, and the rows.
+const COUNTS: &[(&str, &str, &str, &str)] = &[
+    (JOBS, "key", "count(*)", "job WHERE batch IS NULL AND retain_until IS NULL GROUP BY key"),
+    (ALL_JOBS, "''", "count(*)", "job WHERE batch IS NULL AND retain_until IS NULL"),
+    (
+        LINES,
+        "''",
+        "count(*)",
+        "job WHERE batch IS NOT NULL AND status IN ('queued', 'running', 'cancelling')",
+    ),
+    (BYTES, "''", "CAST(coalesce(sum(size), 0) AS BIGINT)", ALL_BYTES),
+    (
+        BLOBS,
+        "''",
+        "CAST(coalesce(sum(size), 0) AS BIGINT)",
+        "(SELECT size FROM job_file UNION ALL SELECT size FROM job_bytes WHERE blob IS NOT NULL) AS sizes",
+    ),
+];
+
+const ALL_BYTES: &str = "(SELECT size FROM job_file UNION ALL SELECT size FROM job_bytes) AS sizes";
+
+/// Counters that do not tell what is there, in words.
+pub(crate) async fn wrong(sql: &mut dyn Sql) -> Result<Vec<String>, StoreError> {
+    let mut wrong = Vec::new();
+    for (what, key, n, from) in COUNTS {
+        let select = format!("SELECT {key}, {n} FROM {from}");
+        for row in sql.query(&select, Vec::new()).await? {
+            let (key, real) = (row.text(0)?.to_owned(), row.count(1)?);
+            let counted = read(sql, what, &key).await?;
+            if counted != real {
+                wrong.push(format!("the counter {what} of `{key}` is {counted}, but there are {real}"));
+            }
+        }
+    }
+    Ok(wrong)
+}

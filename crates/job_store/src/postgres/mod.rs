@@ -10,10 +10,12 @@ mod listener;
 
 use crate::backend::{Backend, Kept};
 use crate::common::transaction;
+use crate::copy::{Copied, copy_all};
 use crate::error::StoreError;
 use crate::ops::files;
 use crate::ops::parts::Stored;
 use crate::sql::{Act, Sql, act, values};
+use crate::sqlite::SqliteStore;
 use crate::store::Answer;
 use crate::types::StoreLimits;
 use connection::{PostgresSql, failed};
@@ -83,6 +85,15 @@ impl PostgresStore {
             credits: Mutex::default(),
             limits,
         })
+    }
+
+    /// Copies everything of a store in a folder into this one, which must be empty; all ids stay. A copy that was interrupted
+    /// begins anew in another empty database.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if this store is not empty, and whatever either store says.
+    pub async fn copy_from(&self, from: &SqliteStore) -> Result<Copied, StoreError> {
+        copy_all(from, self).await
     }
 
     /// The database, for messages: never the password.

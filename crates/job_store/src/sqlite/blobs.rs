@@ -242,7 +242,7 @@ fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     write().map_err(|error| failed(path, &error))
 }
 
-fn sync_folder(folder: &Path) -> Result<(), StoreError> {
+pub(crate) fn sync_folder(folder: &Path) -> Result<(), StoreError> {
     File::open(folder).and_then(|file| file.sync_all()).map_err(|error| failed(folder, &error))
 }
 

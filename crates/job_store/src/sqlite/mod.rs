@@ -1,6 +1,7 @@
 //! A store in an SQLite file: one server. Survives `kill -9` and power loss: write-ahead log with full synchronization.
 
 mod blobs;
+mod care;
 mod connection;
 mod place;
 mod writer;
@@ -13,6 +14,8 @@ use crate::ops::{files, sweep};
 use crate::sql::{Act, act};
 use crate::store::Answer;
 use crate::types::StoreLimits;
+pub use care::{CheckReport, Exported};
+
 use blobs::Blobs;
 use connection::SqliteSql;
 use jobs::schedule::Credits;
@@ -54,11 +57,19 @@ pub struct SqliteStore {
     limits: StoreLimits,
     /// The folders in which the next sweep looks for leftovers.
     folder: AtomicU8,
+    _lock: Lock,
 }
 
 impl std::fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SqliteStore").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Drop for SqliteStore {
+    /// The lock is given back only when nothing is written any more.
+    fn drop(&mut self) {
+        self.writer.wait_until_idle();
     }
 }
 
@@ -77,14 +88,31 @@ impl SqliteStore {
         let blobs = Blobs::open(dir)?;
         Ok(SqliteStore {
             dir: dir.to_owned(),
-            writer: Arc::new(Writer::new(writer, lock)),
+            writer: Arc::new(Writer::new(writer)),
             readers: Arc::new(Mutex::new(readers)),
             turns: Arc::new(Semaphore::new(READERS)),
             blobs: Arc::new(blobs),
             credits: Mutex::default(),
             limits,
             folder: AtomicU8::new(0),
+            _lock: lock,
         })
+    }
+
+    /// Looks for damage in a folder, whether a server uses it or not, and changes nothing. Blocks, and reads everything.
+    ///
+    /// # Errors
+    /// If there is no store or it cannot be read; what is wrong in it is told in the report.
+    pub fn check(dir: &Path) -> Result<CheckReport, StoreError> {
+        care::check(dir)
+    }
+
+    /// Copies the store in a folder into another folder, which must be absent; also while a server uses it. Blocks.
+    ///
+    /// # Errors
+    /// If there is no store, it cannot be read, or the other folder is there or cannot be written.
+    pub fn export(dir: &Path, to: &Path) -> Result<Exported, StoreError> {
+        care::export(dir, to)
     }
 
     /// The folder.

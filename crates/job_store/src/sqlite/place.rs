@@ -39,13 +39,18 @@ fn network(magic: u64) -> Option<&'static str> {
 
 /// Makes the folder if it is absent, for this user only, and refuses network file systems.
 pub(crate) fn prepare(dir: &Path) -> Result<(), StoreError> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|error| failed(dir, &error))?;
+    make_folder(dir)?;
     let found = statfs(dir).map_err(|error| failed(dir, &error.into()))?;
     match network(found.f_type as u64) {
         Some(kind) => Err(StoreError::NetworkFileSystem { place: dir.display().to_string(), kind }),
         None => Ok(()),
     }
+}
+
+/// Makes a folder for this user only, if it is absent.
+pub(crate) fn make_folder(dir: &Path) -> Result<(), StoreError> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| failed(dir, &error))
 }
 
 /// The exclusive right to the folder, as long as it lives. The kernel gives it back when the process dies.

@@ -4,11 +4,11 @@
 //! committed, the next ones gather; whoever finds no group running starts the work on a thread that may block.
 
 use super::connection::{SqliteSql, at_once};
-use super::place::Lock;
 use crate::error::StoreError;
 use crate::sql::Act;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::spawn_blocking;
 
@@ -17,6 +17,9 @@ const GROUP: usize = 64;
 
 /// Transactions that wait at most; further callers wait before they are in the queue.
 const WAITING: usize = 1_024;
+
+/// How long a store waits for its last transactions when it is closed.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// A transaction that waits.
 trait Call: Send {
@@ -67,18 +70,18 @@ pub(crate) struct Writer {
     room: Arc<Semaphore>,
     sql: Mutex<SqliteSql>,
     pub(crate) woken: Notify,
-    /// Held as long as anything may write.
-    _lock: Lock,
+    /// Told when no group runs.
+    idle: Condvar,
 }
 
 impl Writer {
-    pub(crate) fn new(sql: SqliteSql, lock: Lock) -> Writer {
+    pub(crate) fn new(sql: SqliteSql) -> Writer {
         Writer {
             queue: Mutex::default(),
             room: Arc::new(Semaphore::new(WAITING)),
             sql: Mutex::new(sql),
             woken: Notify::new(),
-            _lock: lock,
+            idle: Condvar::new(),
         }
     }
 
@@ -99,6 +102,13 @@ impl Writer {
             drop(queue);
             self.start();
         }
+    }
+
+    /// Blocks until nothing is written any more, at most for [`CLOSING`].
+    pub(crate) fn wait_until_idle(&self) {
+        let queue = self.lock_queue();
+        // If it takes longer, SQLite's own locks still keep two processes apart.
+        let _ = self.idle.wait_timeout_while(queue, CLOSING, |queue| queue.running);
     }
 
     fn start(self: Arc<Self>) {
@@ -168,6 +178,8 @@ impl Drop for Turn {
         drop(queue);
         if more {
             self.0.clone().start();
+        } else {
+            self.0.idle.notify_all();
         }
     }
 }
