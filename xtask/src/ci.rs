@@ -116,7 +116,7 @@ pub fn run(flags: &[&str]) -> TaskResult {
     }
     // A late step: it leaves a program with the feature, until the tests' build replaces it.
     report.step("OTLP traces", traces);
-    report.step("budgets in PostgreSQL", budgets);
+    report.step("batches of Parquet", tables);
     report.step("tests", tests);
     report.summary();
     if let Some(program) = &program {
@@ -148,13 +148,12 @@ fn traces() -> TaskResult {
     call(&mut tests_of(&selected))
 }
 
-/// Tests the feature `postgres` of the ledger with a server of their own. Where PostgreSQL is not installed, they fail if
-/// `CI` is `true`, and are left out otherwise.
-fn budgets() -> TaskResult {
-    let selected = ["--package", "ledger", "--features", "postgres", "--test", "ledger"];
-    let mut clippy = cargo(&["clippy", "--locked", "--quiet"]);
+/// Tests the feature `parquet` of the batch command.
+fn tables() -> TaskResult {
+    let selected = ["--package", "batch", "--features", "parquet"];
+    let mut clippy = cargo(&["clippy", "--locked", "--quiet", "--all-targets"]);
     call(clippy.args(selected).args(["--", "-D", "warnings"]))?;
-    call(&mut tests_of(&selected))
+    call(&mut tests_of(&[selected.as_slice(), &["parquet"]].concat()))
 }
 
 fn api_docs() -> TaskResult {

@@ -241,7 +241,6 @@ pub const RULES: &[Rule] = &[
             "inference",
             "job_server",
             "job_store",
-            "jobs",
             "kernels",
             "ledger",
             "model",

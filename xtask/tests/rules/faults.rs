@@ -285,6 +285,110 @@ const TABLE: &[(&str, &[&str])] = &[
     ("models that cannot run are listed without a word", &["docs_list_says_what_cannot_run_here"]),
     ("colour codes in a log file", &["docs_the_log_in_a_file_has_no_colours"]),
     ("a file is served as ./model.gguf", &["docs_a_file_is_served_under_a_clean_name"]),
+    // Jobs, batches and webhooks.
+    (
+        "a worker that lost its job writes, or a job is run over and over",
+        &[
+            "fault_writes_of_another_epoch_are_fenced",
+            "fault_a_lost_lease_is_an_attempt_and_the_third_is_the_last",
+        ],
+    ),
+    (
+        "a batch that is stuck while its files are written, or counts wrong",
+        &[
+            "fault_files_are_chosen_once",
+            "fault_a_completed_batch_counts_its_lines",
+            "fault_a_batch_whose_lines_all_failed_is_completed",
+            "fault_all_lines_failed_is_completed_without_output",
+        ],
+    ),
+    (
+        "one bad line fails a batch",
+        &[
+            "fault_an_error_of_the_endpoint_is_a_response",
+            "fault_a_stream_is_an_error_of_the_line_only",
+            "abuse_each_bad_line_costs_one_error",
+        ],
+    ),
+    (
+        "a file of requests takes memory with its length",
+        &[
+            "fault_fifty_thousand_lines_take_no_more_memory_than_ten_thousand",
+            "abuse_a_line_without_end_is_not_kept",
+            "abuse_a_body_without_end_is_not_kept",
+            "abuse_a_file_of_errors_ends_early",
+            "abuse_a_file_is_bounded_while_it_is_read",
+            "abuse_only_a_megabyte_is_looked_at",
+            "abuse_a_beginning_is_bounded",
+            "abuse_requests_beyond_the_bound_keep_their_order",
+            "abuse_a_line_beyond_the_limit_is_not_kept",
+            "abuse_a_line_beyond_the_limit_is_an_error_and_one_at_the_limit_is_asked",
+            "abuse_a_quote_that_is_never_closed_takes_the_rest_in_bounded_memory",
+            "abuse_a_header_of_many_columns_is_read",
+        ],
+    ),
+    (
+        "files of requests that are damaged or hostile",
+        &[
+            "abuse_deep_json_has_no_form",
+            "abuse_deep_json_is_no_crash",
+            "abuse_messages_show_little_of_the_line",
+            "abuse_forms_that_are_none",
+            "abuse_names_stay_names",
+            "abuse_names_of_files",
+            "abuse_invalid_utf8_is_a_fault_that_names_the_byte",
+            "abuse_a_table_that_is_cut_is_an_error",
+            "abuse_a_journal_that_is_no_journal_is_an_error",
+        ],
+    ),
+    (
+        "a store of jobs that loses bodies, or fills the disk",
+        &[
+            "fault_a_shared_body_is_not_deleted_under_a_new_job",
+            "abuse_a_full_disk_ends_the_run_and_loses_nothing",
+            "abuse_streams_are_bounded_and_end_with_the_server",
+        ],
+    ),
+    (
+        "a webhook that leads inside",
+        &[
+            "abuse_addresses_that_are_not_public",
+            "abuse_urls_that_are_not_taken",
+            "abuse_endpoints_that_lead_inside_are_refused",
+            "abuse_what_is_beside_the_allowed_is_not_taken",
+            "abuse_a_host_that_is_allowed_by_name_does_not_open_the_metadata",
+            "abuse_without_tls_each_address_must_be_allowed",
+            "abuse_one_address_that_is_not_public_refuses_all",
+            "abuse_a_name_that_changes_reaches_only_what_was_checked",
+            "abuse_a_name_with_too_many_addresses_or_none",
+            "abuse_redirects_are_not_followed",
+            "abuse_no_text_is_taken_twice_for_different_hosts",
+            "abuse_any_text_is_read_without_a_panic",
+            "abuse_certificates_of_others_are_not_taken",
+            "abuse_a_receiver_without_tls_gets_nothing",
+        ],
+    ),
+    (
+        "a receiver of webhooks that takes time, memory or the log",
+        &[
+            "abuse_a_receiver_that_is_silent_costs_its_time_and_no_more",
+            "abuse_a_resolver_that_is_silent_costs_its_time_and_no_more",
+            "abuse_only_the_beginning_of_a_huge_answer_is_read",
+            "abuse_a_huge_head_is_no_answer",
+            "abuse_answers_that_are_none",
+            "abuse_errors_are_short_and_without_control_characters",
+        ],
+    ),
+    (
+        "messages of webhooks that are forged, and secrets that are moved",
+        &[
+            "abuse_messages_that_are_not_genuine",
+            "abuse_messages_that_no_key_pair_signed",
+            "abuse_sealed_secrets_cannot_be_moved_or_changed",
+            "abuse_headers_cannot_be_split",
+            "abuse_headers_of_the_caller_do_not_change_those_of_the_request",
+        ],
+    ),
 ];
 
 /// The names of all functions under a folder that follow `#[test]` or a `proptest!` test's attribute.
