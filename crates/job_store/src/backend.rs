@@ -16,7 +16,7 @@ pub(crate) trait Keep: Send + Sync {}
 /// Bytes that rows can name now.
 pub(crate) struct Kept {
     pub(crate) stored: Stored,
-    pub(crate) _keep: Option<Box<dyn Keep>>,
+    pub(crate) keep: Option<Box<dyn Keep>>,
 }
 
 /// A database.

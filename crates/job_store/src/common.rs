@@ -127,7 +127,7 @@ impl<B: Backend> Common<'_, B> {
         for line in lines {
             let kept = self.0.keep(line.body).await?;
             rows.push((line.job, kept.stored));
-            keeps.extend(kept._keep);
+            keeps.extend(kept.keep);
         }
         let rows = Arc::new((rows, keeps));
         let done = transaction!(write(self.0), [batch, rows], |sql| batch_lines::add(

@@ -16,7 +16,7 @@ const ROUND: &str = "JOB_STORE_TEST_ROUND";
 
 fn body(id: &str, n: usize) -> Vec<u8> {
     // Some lie beside the database.
-    if n % 5 == 0 { body_of(id).repeat(2_000) } else { body_of(id) }
+    if n.is_multiple_of(5) { body_of(id).repeat(2_000) } else { body_of(id) }
 }
 
 /// Accepts and ends jobs, and says so afterwards, until it is killed.

@@ -276,7 +276,6 @@ impl Drop for Small {
 }
 
 #[tokio::test]
-#[expect(clippy::print_stderr, reason = "a test that is left out says so")]
 async fn a_full_disk_refuses_and_loses_nothing() {
     let Some(small) = Small::mount() else {
         eprintln!("left out: no right to mount a small file system");

@@ -180,7 +180,7 @@ impl Backend for PostgresStore {
     }
 
     fn keep(&self, bytes: Vec<u8>) -> Answer<'_, Kept> {
-        Box::pin(std::future::ready(Ok(Kept { stored: Stored::Rows(bytes), _keep: None })))
+        Box::pin(std::future::ready(Ok(Kept { stored: Stored::Rows(bytes), keep: None })))
     }
 
     fn load(&self, place: String) -> Answer<'_, Vec<u8>> {

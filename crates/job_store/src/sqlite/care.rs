@@ -62,7 +62,7 @@ pub struct Exported {
     pub missing: u64,
 }
 
-/// Looks into everything that a folder holds, and changes nothing.
+/// Looks into everything that a folder holds, and changes nothing but the lock.
 pub(crate) fn check(dir: &Path) -> Result<CheckReport, StoreError> {
     let path = database(dir)?;
     let lock = match Lock::take(dir) {
@@ -257,8 +257,8 @@ fn export_into(dir: &Path, path: &Path, part: &Path) -> Result<Exported, StoreEr
     drop(sql);
     let file = std::fs::File::open(&target).map_err(|error| failed(&target, &error))?;
     file.sync_all().map_err(|error| failed(&target, &error))?;
-    let mut exported = Exported::default();
-    exported.table_bytes = file.metadata().map_err(|error| failed(&target, &error))?.len();
+    let table_bytes = file.metadata().map_err(|error| failed(&target, &error))?.len();
+    let mut exported = Exported { table_bytes, ..Exported::default() };
     let mut copy = SqliteSql::reader(&target)?;
     let select = "SELECT blob FROM job_bytes WHERE blob IS NOT NULL
         UNION SELECT place FROM job_file WHERE place IS NOT NULL";

@@ -221,14 +221,14 @@ impl Backend for SqliteStore {
 
     fn keep(&self, bytes: Vec<u8>) -> Answer<'_, Kept> {
         if bytes.len() <= INLINE {
-            let kept = Kept { stored: Stored::Rows(bytes), _keep: None };
+            let kept = Kept { stored: Stored::Rows(bytes), keep: None };
             return Box::pin(std::future::ready(Ok(kept)));
         }
         let blobs = self.blobs.clone();
         Box::pin(blocking(move || {
             let (place, pin) = blobs.keep(&bytes)?;
             let stored = Stored::Outside { place, size: bytes.len() as u64 };
-            Ok(Kept { stored, _keep: Some(Box::new(pin)) })
+            Ok(Kept { stored, keep: Some(Box::new(pin)) })
         }))
     }
 

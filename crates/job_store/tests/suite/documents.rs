@@ -58,7 +58,10 @@ pub(crate) async fn documents_are_kept_and_taken(store: Arc<dyn Store>) {
     // Changed and deleted.
     let changed = Document { json: Some("{}".to_owned()), due: None, ..document("d2", "ann", "we_2", None) };
     store.put_document(changed.clone(), NOW).await.unwrap();
-    assert_eq!(store.documents(filter(Some("d2"), None, None)).await.unwrap().rows, [changed.clone()]);
+    assert_eq!(
+        store.documents(filter(Some("d2"), None, None)).await.unwrap().rows,
+        std::slice::from_ref(&changed)
+    );
     store.put_document(Document { json: None, ..changed }, NOW).await.unwrap();
     assert_eq!(ids(filter(Some("d2"), None, None)).await.0, "");
     let brief = Document { expires_at: Some(NOW + 5), ..document("d9", "ann", "", None) };
