@@ -9,7 +9,7 @@ pub enum StoreError {
     /// The disk or the quota of the database is full. Nothing was changed.
     #[error("the store is full: {0}")]
     Full(String),
-    /// A bound of [`StoreLimits`] is reached; nothing was accepted.
+    /// A bound of [`crate::StoreLimits`] is reached; nothing was accepted.
     #[error("{what}: {most} at most")]
     Limit {
         /// Such as `open jobs of this key`.
