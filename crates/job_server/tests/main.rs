@@ -1,5 +1,7 @@
 //! The APIs of jobs over a store in a folder and an executor that computes nothing.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
 mod batches;
 mod events;
 mod files;

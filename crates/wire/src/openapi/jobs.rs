@@ -201,6 +201,8 @@ fn of_webhooks() -> Value {
         "WebhookDelivery": object(json!({"id": text, "object": {"const": "webhook_delivery"},
             "state": {"enum": ["pending", "sending", "delivered", "dead", "discarded"]}}), json!({}), &["id", "object", "state"]),
         "WebhookDeliveryList": list("WebhookDelivery"),
-        "WebhookEventTypes": object(json!({"object": {"const": "list"}, "data": {"type": "array"}}), json!({}), &["object", "data"]),
+        "WebhookTest": object(json!({"object": {"const": "webhook_endpoint.test"}, "success": {"type": "boolean"},
+            "status_code": {"type": ["integer", "null"]}, "error": {"type": ["string", "null"]}}), json!({}), &["object", "success"]),
+        "WebhookEventTypes": object(json!({"object": {"const": "list"}, "data": types}), json!({}), &["object", "data"]),
     })
 }

@@ -277,8 +277,8 @@ pub(super) const ROUTES: &[Route] = &[
         path: "/v1/webhook_endpoints/{id}/test",
         id: "testWebhookEndpoint",
         summary: "Sends an event of type webhook.test to an endpoint.",
-        answers: "The delivery, which is on its way.",
-        answer: "WebhookDelivery",
+        answers: "What the endpoint answered.",
+        answer: "WebhookTest",
         ..WEBHOOK_POST
     },
     Route {

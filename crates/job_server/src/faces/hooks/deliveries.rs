@@ -104,8 +104,9 @@ fn outcome(id: &str, event: &Event, attempt: &Attempt) -> Value {
     let success = matches!(attempt.result, Ok(200..=299));
     json!({
         "object": "webhook_endpoint.test",
-        "id": id,
-        "event": {"id": event.id, "type": event.kind},
+        "webhook_endpoint_id": id,
+        "event_id": event.id,
+        "event_type": event.kind,
         "success": success,
         "status_code": attempt.result.as_ref().ok(),
         "error": attempt.result.as_ref().err(),
