@@ -208,3 +208,23 @@ async fn a_key_makes_one_batch() {
     other["completion_window"] = "7d".into();
     refused(&ask(&other).send().await, 422);
 }
+
+#[tokio::test]
+async fn a_batch_goes_on_whenever_the_server_ends() {
+    let server = Server::new();
+    let input: String = (0..1_500).map(|n| line(&n.to_string(), &json!({"ms": n % 3}))).collect();
+    let id = create(&server, &input).await;
+    for round in 1..12 {
+        let running = tokio::spawn(job_server::run(server.jobs.clone(), std::future::pending()));
+        tokio::time::sleep(std::time::Duration::from_millis(20 * round)).await;
+        running.abort();
+        // As if the process had ended; leases of the jobs are taken back by the next one.
+        assert!(running.await.is_err());
+    }
+    let server = server.run();
+    let batch = ended(&server, &id).await;
+    assert_eq!(batch["request_counts"], json!({"total": 1_500, "completed": 1_500, "failed": 0}));
+    let written = lines(&server, &batch, "output_file_id").await;
+    let ids: Vec<&str> = written.iter().map(|line| line["custom_id"].as_str().unwrap()).collect();
+    assert_eq!(ids, (0..1_500).map(|n| n.to_string()).collect::<Vec<_>>());
+}
