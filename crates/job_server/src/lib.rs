@@ -1,6 +1,6 @@
 //! Durable jobs over HTTP, and the loop that runs them.
 //!
-//! A request is accepted into the store ([`job_store`]) before its client hears of it. The [`runner`] claims jobs as its
+//! A request is accepted into the store ([`job_store`]) before its client hears of it. The runner claims jobs as its
 //! [`Executor`] has room, renews their leases while the engine makes steps, and writes each result with the epoch that it
 //! holds. The APIs (own jobs, OpenAI's files and batches, Anthropic's message batches) are views of the same rows.
 //!
