@@ -153,7 +153,7 @@ fn tables() -> TaskResult {
     let selected = ["--package", "batch", "--features", "parquet"];
     let mut clippy = cargo(&["clippy", "--locked", "--quiet", "--all-targets"]);
     call(clippy.args(selected).args(["--", "-D", "warnings"]))?;
-    call(&mut tests_of(&[selected.as_slice(), &["parquet"]].concat()))
+    call(&mut tests_of(&[selected.as_slice(), &["columnar"]].concat()))
 }
 
 fn api_docs() -> TaskResult {
