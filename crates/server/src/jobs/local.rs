@@ -99,6 +99,7 @@ impl Local {
         let Work { job, body, resume, watch } = work;
         let endpoint = check::endpoint(&job.endpoint);
         let mut fields = check::object(&body)?;
+        check::refuse_stream(&fields)?;
         if endpoint.is_some_and(|endpoint| endpoint.prioritized) && !fields.contains_key("priority") {
             fields.insert("priority".to_owned(), class(job.class).into());
         }

@@ -150,6 +150,10 @@ pub(crate) async fn delete(
     Path(id): Path<String>,
 ) -> Response {
     let job = background::delete(&state, &id, &context.key().unwrap_or_default()).await;
+    if matches!(job, Ok(Some(_))) {
+        // What was kept of it for responses that go on from it.
+        let _ = state.service.responses().delete(&id, context.client());
+    }
     one(job, || state.service.responses().delete(&id, context.client()))
 }
 

@@ -21,6 +21,7 @@ pub(crate) struct InProcess {
 /// The flags alone.
 #[derive(Parser)]
 #[command(name = "serve", no_binary_name = true)]
+#[group(skip)]
 struct Flags {
     #[command(flatten)]
     args: Args,
