@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use events::{
-    EngineShape, Event, Format, Gauges, HourlyPrice, JobCount, JobEnd, JobMetrics, JobsNow, MachineTime, Metrics,
-    ModelBudget, Process,
+    EngineShape, Event, Format, Gauges, HourlyPrice, JobCount, JobEnd, JobMetrics, JobsNow, MachineTime,
+    Metrics, ModelBudget, Process,
 };
 use serde_json::Value;
 

@@ -36,7 +36,7 @@ struct Upstreams {
     mean_us: AtomicU64,
 }
 
-/// Takes jobs from now on, so many of them at once. The first call counts.
+/// Takes jobs from now on, so many of them at once.
 pub(crate) fn take(
     shared: &Arc<Shared>,
     router: Router,
@@ -44,17 +44,16 @@ pub(crate) fn take(
     options: Options,
     parallel: usize,
 ) -> Arc<Jobs> {
-    let make = || {
-        let upstreams =
-            Upstreams { shared: Arc::downgrade(shared), router, parallel, mean_us: AtomicU64::new(0) };
-        Arc::new(Jobs::new(store, Arc::new(upstreams), shared.edge.clone(), options))
-    };
-    shared.jobs.get_or_init(make).clone()
+    let upstreams =
+        Upstreams { shared: Arc::downgrade(shared), router, parallel, mean_us: AtomicU64::new(0) };
+    let jobs = Arc::new(Jobs::new(store, Arc::new(upstreams), shared.edge.clone(), options));
+    shared.jobs.store(Some(jobs.clone()));
+    jobs
 }
 
 /// Adds the routes of jobs, files, batches and webhooks.
 pub(crate) fn routes(shared: &Arc<Shared>, mut router: Router) -> Router {
-    let Some(jobs) = shared.jobs.get() else { return router };
+    let Some(jobs) = shared.jobs.load_full() else { return router };
     for route in wire::routes::ROUTES {
         if let Some(handler) = job_server::faces::handler(route.id) {
             router = router.route(route.path, handler.with_state(jobs.clone()));

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -123,7 +123,7 @@ impl Gateway {
             began: Instant::now(),
             draining: AtomicBool::new(false),
             seed: AtomicU64::new(0),
-            jobs: OnceLock::new(),
+            jobs: ArcSwapOption::empty(),
         };
         Ok(Gateway { shared: Arc::new(shared) })
     }
@@ -159,7 +159,7 @@ impl Gateway {
     }
 
     /// Takes durable jobs from now on, kept in `store`, `parallel` of them at once; to be called before [`Gateway::run`].
-    /// What comes back is run by [`job_server::run`]. The first call counts.
+    /// What comes back is run by [`job_server::run`].
     pub fn take_jobs(
         &self,
         store: Arc<dyn job_store::Store>,
@@ -182,6 +182,8 @@ impl Gateway {
         watch.abort();
         discovery.abort();
         tidy.abort();
+        // What runs jobs holds this state, which would never be dropped.
+        shared.jobs.store(None);
         shared.budgets.close().await;
         if let Some(audit) = shared.audit.swap(None).and_then(Arc::into_inner) {
             audit.close(tokio::time::Instant::now() + AUDIT_TIMEOUT).await;
@@ -332,8 +334,8 @@ async fn metrics(Shared_(shared): Shared_<Arc<Shared>>, request: Request) -> Res
     let waiting = snapshot.routes.iter().map(|route| route.places().waiting() as u64).sum();
     let mut text = shared.metrics.write(&upstreams, &[], waiting, format);
     text.push_str(&shared.edge.metrics.write(&[], format));
-    if let Some(jobs) = shared.jobs.get() {
-        text.push_str(&job_server::metrics(jobs, format).await);
+    if let Some(jobs) = shared.jobs.load_full() {
+        text.push_str(&job_server::metrics(&jobs, format).await);
     }
     ([(header::CONTENT_TYPE, format.content_type())], text).into_response()
 }

@@ -1,7 +1,7 @@
 //! What all requests of a gateway share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) draining: AtomicBool,
     pub(crate) seed: AtomicU64,
     /// Durable jobs, where they are on.
-    pub(crate) jobs: OnceLock<Arc<job_server::Jobs>>,
+    pub(crate) jobs: ArcSwapOption<job_server::Jobs>,
 }
 
 /// The retry budget of the whole gateway.

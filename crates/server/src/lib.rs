@@ -134,7 +134,7 @@ impl Server {
     }
 
     /// Takes durable jobs from now on, kept in `store`; to be called before [`Server::run`]. What comes back is run by
-    /// [`job_server::run`]. The first call counts.
+    /// [`job_server::run`].
     pub fn take_jobs(
         &self,
         store: Arc<dyn job_store::Store>,
@@ -160,6 +160,7 @@ impl Server {
         let edge = self.state.edge.clone();
         let cut = httpd::serve(edge, router, listener, stop, drain, self.state.clone()).await;
         watch.abort();
+        self.state.set_jobs(None);
         cut
     }
 }

@@ -198,8 +198,8 @@ async fn metrics(Shared(state): Shared<Arc<State>>, request: Request) -> Respons
         metrics.set_process(&process());
     }
     let mut text = state.service.write_metrics(format);
-    if let Some(jobs) = state.jobs.get() {
-        jobs::add_metrics(jobs, format, &mut text).await;
+    if let Some(jobs) = state.jobs() {
+        jobs::add_metrics(&jobs, format, &mut text).await;
     }
     ([(header::CONTENT_TYPE, format.content_type())], text).into_response()
 }

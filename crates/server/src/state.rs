@@ -1,6 +1,6 @@
 //! What all routes share.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use events::Process;
@@ -25,7 +25,7 @@ pub(crate) struct State {
     /// Silence after which a stream gets a comment.
     pub(crate) ping: Duration,
     /// Durable jobs, where they are on.
-    pub(crate) jobs: OnceLock<Arc<Jobs>>,
+    kept_jobs: RwLock<Option<Arc<Jobs>>>,
 }
 
 impl State {
@@ -37,7 +37,17 @@ impl State {
             metrics.offer_llamacpp();
         }
         let edge = Arc::new(Edge::new(http, metrics, Box::new(Paths { page })));
-        State { edge, service, process: OnceLock::new(), page, ping, jobs: OnceLock::new() }
+        State { edge, service, process: OnceLock::new(), page, ping, kept_jobs: RwLock::default() }
+    }
+
+    /// Durable jobs, where they are on.
+    pub(crate) fn jobs(&self) -> Option<Arc<Jobs>> {
+        self.kept_jobs.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes jobs from now on, or none any more: what runs them holds this state, which would never be dropped.
+    pub(crate) fn set_jobs(&self, jobs: Option<Arc<Jobs>>) {
+        *self.kept_jobs.write().unwrap_or_else(PoisonError::into_inner) = jobs;
     }
 
     /// What the model of this name can be asked; none is the default one.

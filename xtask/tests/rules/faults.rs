@@ -335,7 +335,6 @@ const TABLE: &[(&str, &[&str])] = &[
             "abuse_messages_show_little_of_the_line",
             "abuse_forms_that_are_none",
             "abuse_names_stay_names",
-            "abuse_names_of_files",
             "abuse_invalid_utf8_is_a_fault_that_names_the_byte",
             "abuse_a_table_that_is_cut_is_an_error",
             "abuse_a_journal_that_is_no_journal_is_an_error",

@@ -10,6 +10,7 @@ mod descriptors;
 mod door;
 mod gateway;
 mod in_process;
+mod invitation;
 mod limits;
 mod many;
 mod name;
@@ -24,7 +25,7 @@ mod signals;
 mod traces;
 
 use std::io::IsTerminal;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,7 +34,6 @@ use engine::encoder::EncoderSetup;
 use engine::{Device, Engine, Setup};
 use kernels::{Compute, KvDtype};
 use server::{Audit, Cors, LoadedModel, Options, Server};
-use service::EncoderHeads;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 
@@ -46,6 +46,7 @@ use crate::term::{self, number, out};
 pub(crate) use args::Args;
 pub(crate) use door::bytes;
 pub(crate) use in_process::in_process;
+use invitation::{Example, Invitation, Ready};
 #[cfg(not(feature = "otlp"))]
 use no_traces::Traces;
 pub(crate) use operations::LogFormat;
@@ -103,17 +104,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if let Some(tls) = tls {
         server.set_tls(tls);
     }
-    let mut takers: Vec<Arc<dyn Audit>> = Vec::new();
-    if let Some(file) = &args.operations.audit_log {
-        takers.push(Arc::new(audit::AuditLog::start(file, args.operations.audit_log_bytes)?));
-    }
-    if let Some(traces) = &traces {
-        log.say(&format!("traces go to {}", traces.endpoint()));
-        takers.push(traces.audit());
-    }
-    if !takers.is_empty() {
-        server.audit(Arc::new(takers));
-    }
+    record(&args, &server, traces.as_ref())?;
     let drain = args.limits.drain();
     let args = Arc::new(args);
     let files = reread::watch(&args, &server)?;
@@ -132,6 +123,22 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     // Not dropped, which would wait for whatever a thread is at.
     runtime.shutdown_timeout(LAST_WORDS);
     outcome
+}
+
+/// Has the audit log and the traces hear of requests, as far as there are any.
+fn record(args: &Args, server: &Server, traces: Option<&Traces>) -> Result<(), Failure> {
+    let mut takers: Vec<Arc<dyn Audit>> = Vec::new();
+    if let Some(file) = &args.operations.audit_log {
+        takers.push(Arc::new(audit::AuditLog::start(file, args.operations.audit_log_bytes)?));
+    }
+    if let Some(traces) = traces {
+        args.operations.log_format.say(&format!("traces go to {}", traces.endpoint()));
+        takers.push(traces.audit());
+    }
+    if !takers.is_empty() {
+        server.audit(Arc::new(takers));
+    }
+    Ok(())
 }
 
 /// The threads for sockets and for the preparation of requests.
@@ -225,65 +232,6 @@ fn load_beside(
     cpu::thread::spawn("loader", body)
         .map_err(|error| Failure::new(format!("no thread to load: {error}")))?;
     Ok(failed)
-}
-
-/// How to reach the server, for the line to try.
-struct Invitation {
-    log: LogFormat,
-    scheme: &'static str,
-    address: SocketAddr,
-    keyed: bool,
-    page: bool,
-}
-
-/// What is said when the server is ready.
-struct Ready {
-    name: String,
-    example: Example,
-    facts: String,
-}
-
-/// A request to try.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Example {
-    Chat,
-    Completion,
-    Embeddings,
-    Rerank,
-    Classify,
-    Entities,
-}
-
-impl Example {
-    /// What to try with an encoder.
-    fn of(heads: &EncoderHeads) -> Example {
-        let able = heads.operations();
-        let examples = [
-            ("embed", Example::Embeddings),
-            ("classify_tokens", Example::Entities),
-            ("classify", if heads.ranks() { Example::Rerank } else { Example::Classify }),
-        ];
-        let found = examples.into_iter().find(|(operation, _)| able.contains(operation));
-        found.map_or(Example::Rerank, |(_, example)| example)
-    }
-
-    /// Path and body.
-    fn request(self) -> (&'static str, &'static str) {
-        match self {
-            Example::Chat => (
-                "v1/chat/completions",
-                r#"{"messages": [{"role": "user", "content": "What is a grist mill?"}]}"#,
-            ),
-            Example::Completion => ("v1/completions", r#"{"prompt": "A grist mill is", "max_tokens": 48}"#),
-            Example::Embeddings => ("v1/embeddings", r#"{"input": "What is a grist mill?"}"#),
-            Example::Rerank => (
-                "v1/rerank",
-                r#"{"query": "What is a grist mill?", "documents": ["A mill that grinds grain.", "A river."]}"#,
-            ),
-            Example::Classify => ("classify", r#"{"input": "The mill grinds well."}"#),
-            Example::Entities => ("classify", r#"{"input": "Oliver Evans built mills in Delaware."}"#),
-        }
-    }
 }
 
 /// What `--check` says: everything that can be known without loading.
@@ -410,31 +358,6 @@ fn start(
     let model = LoadedModel::new(names, engine, text).with_fingerprint(fingerprint);
     server.ready(model.with_details(loaded.details), began);
     Ok(ready)
-}
-
-impl Ready {
-    fn say(&self, to: &Invitation, began: Instant) {
-        let log = to.log;
-        log.say(&format!(
-            "{} is ready after {:.2} s: {}",
-            self.name,
-            began.elapsed().as_secs_f64(),
-            self.facts
-        ));
-        let (path, body) = self.example.request();
-        let key = if to.keyed { " -H \"authorization: Bearer $GRISTMILL_API_KEY\"" } else { "" };
-        // The certificate is for a name, and this is an address; -k is for this machine alone.
-        let insecure = if to.scheme == "https" { "-k " } else { "" };
-        let first =
-            if to.keyed { "export GRISTMILL_API_KEY=…  # one of the server's keys\n  " } else { "" };
-        let url = format!("{}://{}", to.scheme, to.address);
-        if to.page && self.example == Example::Chat {
-            log.say(&format!("chat in a browser: {url}"));
-        }
-        log.say(&format!(
-            "try it:\n  {first}curl {insecure}{url}/{path} -H 'content-type: application/json'{key} -d '{body}'"
-        ));
-    }
 }
 
 /// What goes on beside the requests, and ends with the server.

@@ -23,15 +23,16 @@ pub(crate) use local::ResponseId;
 
 /// Takes jobs from now on.
 pub(crate) fn take(state: &State, routes: InProcess, store: Arc<dyn Store>, options: Options) -> Arc<Jobs> {
-    let make = || Arc::new(Jobs::new(store, Arc::new(Local::new(routes)), state.edge.clone(), options));
-    state.jobs.get_or_init(make).clone()
+    let jobs = Arc::new(Jobs::new(store, Arc::new(Local::new(routes)), state.edge.clone(), options));
+    state.set_jobs(Some(jobs.clone()));
+    jobs
 }
 
 /// The handler of a route of jobs, files, batches and webhooks.
 pub(crate) fn handler(state: &State, route: &Route) -> Option<MethodRouter<Arc<State>>> {
     let handler = job_server::faces::handler(route.id)?;
-    Some(match state.jobs.get() {
-        Some(jobs) => handler.with_state(jobs.clone()),
+    Some(match state.jobs() {
+        Some(jobs) => handler.with_state(jobs),
         None => match route.method {
             "GET" => get(off),
             "DELETE" => delete(off),
@@ -53,19 +54,19 @@ async fn off(request: Request) -> Response {
 /// Before routes that infer: a request with `Prefer: respond-async` becomes a job.
 pub(crate) async fn prefer(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
     let wanted = job_server::faces::prefers_async(request.headers());
-    let (Some(jobs), true) = (state.jobs.get(), wanted) else { return next.run(request).await };
+    let (Some(jobs), true) = (state.jobs(), wanted) else { return next.run(request).await };
     match peek::whole(&state, request).await {
-        Ok((head, body)) => job_server::faces::respond_async(jobs, head, body).await,
+        Ok((head, body)) => job_server::faces::respond_async(&jobs, head, body).await,
         Err(fault) => httpd::respond(&fault),
     }
 }
 
 /// Before `POST /generate`: the published guide's shape, `{"prompt", "max_tokens"}`, becomes a job.
 pub(crate) async fn guide(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
-    let Some(jobs) = state.jobs.get() else { return next.run(request).await };
+    let Some(jobs) = state.jobs() else { return next.run(request).await };
     match peek::whole(&state, request).await {
         Ok((head, body)) => match job_server::faces::guide_body(&body) {
-            Some(guided) => job_server::faces::accept_guide(jobs, head, guided).await,
+            Some(guided) => job_server::faces::accept_guide(&jobs, head, guided).await,
             None => next.run(peek::again(head, body)).await,
         },
         Err(fault) => httpd::respond(&fault),

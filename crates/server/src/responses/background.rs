@@ -30,7 +30,7 @@ pub(crate) enum Taken {
 /// # Errors
 /// What the endpoint answers to such a request at once, or a store that takes no more.
 pub(crate) async fn accept(state: &State, request: Request) -> Result<Taken, Fault> {
-    let Some(jobs) = state.jobs.get() else { return Ok(Taken::Now(request)) };
+    let Some(jobs) = state.jobs() else { return Ok(Taken::Now(request)) };
     if request.extensions().get::<ResponseId>().is_some() {
         return Ok(Taken::Now(request));
     }
@@ -39,7 +39,7 @@ pub(crate) async fn accept(state: &State, request: Request) -> Result<Taken, Fau
     if !is_wanted {
         return Ok(Taken::Now(peek::again(head, body)));
     }
-    accepted(jobs, &head, &body).await.map(Taken::Job)
+    accepted(&jobs, &head, &body).await.map(Taken::Job)
 }
 
 /// Whether the bytes are somewhere in the body: cheaper than to parse it.
@@ -115,8 +115,8 @@ pub(crate) async fn object(state: &State, id: &str, key: &str) -> Result<Option<
     shown(&job, &body).map(Some)
 }
 
-async fn found<'a>(state: &'a State, id: &str, key: &str) -> Result<Option<(&'a Arc<Jobs>, Job)>, Fault> {
-    let Some(jobs) = state.jobs.get() else { return Ok(None) };
+async fn found(state: &State, id: &str, key: &str) -> Result<Option<(Arc<Jobs>, Job)>, Fault> {
+    let Some(jobs) = state.jobs() else { return Ok(None) };
     match jobs.store.job(id, jobs.scope(key)).await {
         Ok(job) if job.face == Face::Response => Ok(Some((jobs, job))),
         Ok(_) | Err(StoreError::NotFound(_)) => Ok(None),

@@ -124,11 +124,7 @@ async fn serve(args: &Args, config: Config) -> Result<(), Failure> {
         out!("{} is good: {counts}", args.config.display());
         return Ok(());
     }
-    let jobs = args.jobs.open()?.map(|jobs| {
-        err!("jobs are kept in {}", jobs.place());
-        let take = |store, options| gateway.take_jobs(store, options, args.jobs_parallel.into());
-        jobs.start(take, &tokio::runtime::Handle::current())
-    });
+    let jobs = take_jobs(args, &gateway)?;
     let listener = tokio::net::TcpListener::bind(address)
         .await
         .map_err(|error| Failure::new(format!("cannot listen on {address}: {error}")))?;
@@ -153,6 +149,14 @@ async fn serve(args: &Args, config: Config) -> Result<(), Failure> {
         cut => err!("stopped; {} cut", number(cut, "connection")),
     }
     Ok(())
+}
+
+/// Has the gateway take jobs, if they are wanted.
+fn take_jobs(args: &Args, gateway: &Gateway) -> Result<Option<kept_jobs::Running>, Failure> {
+    let Some(opened) = args.jobs.open()? else { return Ok(None) };
+    err!("jobs are kept in {}", opened.place());
+    let take = |store, options| gateway.take_jobs(store, options, args.jobs_parallel.into());
+    Ok(Some(opened.start(take, &tokio::runtime::Handle::current())))
 }
 
 /// Reads the configuration again when its file changes, or when told by SIGHUP.
