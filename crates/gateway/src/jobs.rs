@@ -153,6 +153,10 @@ impl Executor for Upstreams {
         })
     }
 
+    fn is_ready(&self) -> bool {
+        self.shared.upgrade().is_some_and(|shared| !shared.is_draining())
+    }
+
     fn parallel(&self) -> usize {
         self.parallel
     }

@@ -62,6 +62,10 @@ impl Executor for Fake {
         })
     }
 
+    fn is_ready(&self) -> bool {
+        true
+    }
+
     fn parallel(&self) -> usize {
         self.parallel
     }

@@ -16,10 +16,19 @@ pub struct Work {
     pub job: Job,
     /// The body of its request.
     pub body: Vec<u8>,
-    /// Token ids of the answer that an earlier attempt had; empty if none.
-    pub resume: Vec<u32>,
+    /// What an earlier attempt had of the answer.
+    pub resume: Option<Begun>,
     /// Where its progress is told.
     pub watch: Arc<Watch>,
+}
+
+/// The beginning of an answer, and what it depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// The [`Executor::fingerprint`] where it was made. Elsewhere the answer begins anew.
+    pub fingerprint: String,
+    /// Its token ids.
+    pub tokens: Vec<u32>,
 }
 
 /// What is told while a job runs.
@@ -127,6 +136,9 @@ pub trait Executor: Send + Sync {
 
     /// Runs a request to its end.
     fn run<'a>(&'a self, work: Work) -> Pin<Box<dyn Future<Output = Ran> + Send + 'a>>;
+
+    /// Whether requests can be run now; false while a server starts.
+    fn is_ready(&self) -> bool;
 
     /// How many jobs may run at once.
     fn parallel(&self) -> usize;

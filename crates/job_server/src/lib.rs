@@ -24,7 +24,7 @@ mod webhooks_out;
 use std::future::Future;
 use std::sync::Arc;
 
-pub use executor::{Checked, Executor, Ran, Seen, Watch, Work};
+pub use executor::{Begun, Checked, Executor, Ran, Seen, Watch, Work};
 pub use figures::metrics;
 pub use live::Live;
 pub use shared::{Jobs, Options, Retention};

@@ -68,6 +68,10 @@ impl Executor for Fake {
         })
     }
 
+    fn is_ready(&self) -> bool {
+        true
+    }
+
     fn parallel(&self) -> usize {
         4
     }

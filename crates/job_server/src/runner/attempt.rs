@@ -56,10 +56,7 @@ pub(super) async fn attempt(
 ) -> Ended {
     let Claimed { job, body, checkpoint } = claimed;
     let (id, epoch, model) = (job.id.clone(), job.epoch, job.model.clone());
-    let resume = match (checkpoint, jobs.executor.fingerprint(&model)) {
-        (Some(bytes), Some(fingerprint)) => checkpoint::unpack(&bytes, &fingerprint).unwrap_or_default(),
-        _ => Vec::new(),
-    };
+    let resume = checkpoint.and_then(|bytes| checkpoint::unpack(&bytes));
     let work = Work { job, body, resume, watch: watch.clone() };
     let ran = tokio::select! {
         biased;

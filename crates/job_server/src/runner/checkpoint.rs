@@ -2,6 +2,8 @@
 
 use jobs::checkpoint::{decode, encode};
 
+use crate::executor::Begun;
+
 /// The bytes of a checkpoint: the fingerprint's length in two bytes, the fingerprint, the token ids.
 pub(super) fn pack(fingerprint: &str, tokens: &[u32]) -> Option<Vec<u8>> {
     let length = u16::try_from(fingerprint.len()).ok()?;
@@ -11,14 +13,12 @@ pub(super) fn pack(fingerprint: &str, tokens: &[u32]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The token ids of a checkpoint, if they were made where this fingerprint holds.
-pub(super) fn unpack(bytes: &[u8], fingerprint: &str) -> Option<Vec<u32>> {
+/// What a checkpoint holds.
+pub(super) fn unpack(bytes: &[u8]) -> Option<Begun> {
     let (length, rest) = bytes.split_first_chunk::<2>()?;
     let (kept, tokens) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
-    if kept != fingerprint.as_bytes() {
-        return None;
-    }
-    decode(tokens).ok()
+    let fingerprint = std::str::from_utf8(kept).ok()?.to_owned();
+    Some(Begun { fingerprint, tokens: decode(tokens).ok()? })
 }
 
 #[cfg(test)]
@@ -26,12 +26,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_come_back_only_where_they_were_made() {
+    fn a_checkpoint_comes_back() {
         let packed = pack("a/avx2", &[1, 300, 70_000]).unwrap();
-        assert_eq!(unpack(&packed, "a/avx2"), Some(vec![1, 300, 70_000]));
-        assert_eq!(unpack(&packed, "a/amx"), None);
+        let begun = unpack(&packed).unwrap();
+        assert_eq!((begun.fingerprint.as_str(), begun.tokens.as_slice()), ("a/avx2", &[1, 300, 70_000][..]));
         for cut in 0..packed.len() {
-            let found = unpack(&packed[..cut], "a/avx2").unwrap_or_default();
+            let found = unpack(&packed[..cut]).map_or(Vec::new(), |begun| begun.tokens);
             assert!([1, 300, 70_000].starts_with(&found), "{cut}: {found:?}");
         }
     }

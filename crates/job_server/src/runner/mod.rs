@@ -26,6 +26,8 @@ const RENEW: Duration = Duration::from_secs(5);
 const WEDGED: Duration = Duration::from_secs(30);
 /// The longest wait before the store is asked for work again.
 const POLL: Duration = Duration::from_secs(2);
+/// Between two looks at whether the executor has started.
+const STARTING: Duration = Duration::from_millis(100);
 /// Wait after the store could not be asked.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 /// Tokens after which an answer is kept as a checkpoint.
@@ -100,6 +102,9 @@ impl Runner {
         let room = (2 * self.jobs.executor.parallel()).saturating_sub(self.running.len());
         if room == 0 {
             return Wait::ForRoom;
+        }
+        if !self.jobs.executor.is_ready() {
+            return Wait::For(STARTING);
         }
         if self.jobs.executor.stuck().is_some_and(|stuck| stuck >= WEDGED) {
             return Wait::For(STORE_PAUSE);

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use axum::extract::Request;
 use axum::http::HeaderValue;
 use inference::RequestContext;
-use job_server::{Checked, Executor, Ran, Work};
+use job_server::{Begun, Checked, Executor, Ran, Work};
 use jobs::Class;
 use serde_json::{Value, json};
 use wire::Fault;
 
 use super::check::{self, ENDPOINTS};
 use crate::in_process::InProcess;
+use crate::state::State;
 
 /// Weight of the latest job in the mean time of jobs: one in so many.
 const MEAN_OF: u64 = 16;
@@ -54,10 +55,10 @@ impl Executor for Local {
     fn run<'a>(&'a self, work: Work) -> Pin<Box<dyn Future<Output = Ran> + Send + 'a>> {
         Box::pin(async move {
             let began = Instant::now();
-            let resumed = !work.resume.is_empty();
-            let again = resumed.then(|| Work { resume: Vec::new(), ..work.clone() });
+            let again = work.resume.is_some().then(|| Work { resume: None, ..work.clone() });
             let mut ran = self.attempt(work).await;
             // Not every answer can be continued (mirostat, scores): it begins anew then.
+            if again.is_some() {}
             if let (400, Some(again)) = (ran.status, again) {
                 ran = self.attempt(again).await;
             }
@@ -66,6 +67,10 @@ impl Executor for Local {
             }
             ran
         })
+    }
+
+    fn is_ready(&self) -> bool {
+        self.server.state().is_ok_and(|state| state.service.is_open().is_ok())
     }
 
     fn parallel(&self) -> usize {
@@ -94,6 +99,15 @@ impl Local {
         self.answer(work).await.unwrap_or_else(Ran::from)
     }
 
+    /// Whether this machine goes on with an answer as it was begun, once its model is loaded.
+    async fn continues(&self, state: &State, model: &str, begun: &Begun) -> Result<bool, Fault> {
+        if begun.tokens.is_empty() {
+            return Ok(false);
+        }
+        let lease = state.service.model(Some(model).filter(|model| !model.is_empty())).await?;
+        Ok(lease.fingerprint.as_deref() == Some(begun.fingerprint.as_str()))
+    }
+
     async fn answer(&self, work: Work) -> Result<Ran, Fault> {
         let state = self.server.state()?;
         let Work { job, body, resume, watch } = work;
@@ -103,8 +117,10 @@ impl Local {
         if endpoint.is_some_and(|endpoint| endpoint.prioritized) && !fields.contains_key("priority") {
             fields.insert("priority".to_owned(), class(job.class).into());
         }
-        if endpoint.is_some_and(|endpoint| endpoint.resumes) && !resume.is_empty() {
-            fields.insert("resume".to_owned(), json!({"token_ids": resume}));
+        if let Some(begun) = resume.filter(|_| endpoint.is_some_and(|endpoint| endpoint.resumes))
+            && self.continues(&state, &job.model, &begun).await?
+        {
+            fields.insert("resume".to_owned(), json!({"token_ids": begun.tokens}));
         }
         let body = Value::Object(fields).to_string().into_bytes();
         let (audit, id, path) = (state.edge.audit(), job.id.clone(), endpoint.map(|endpoint| endpoint.path));
