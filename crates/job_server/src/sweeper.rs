@@ -25,6 +25,10 @@ pub(crate) async fn sweep(jobs: Arc<Jobs>) {
             next_sweep = now + SWEEP_MS;
             expire(&jobs, now).await;
         }
+        // Lines cannot be checked before models are known: they would name none that there is.
+        if !jobs.executor.is_ready() {
+            continue;
+        }
         match jobs.store.batches_due(now).await {
             Ok(due) => {
                 for batch in due {

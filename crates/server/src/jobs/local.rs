@@ -48,6 +48,7 @@ impl Executor for Local {
 
     fn check(&self, endpoint: &str, body: &[u8], _key: &str) -> Result<Checked, Fault> {
         let state = self.server.state()?;
+        state.service.is_open()?;
         let random = u64::from_str_radix(&httpd::new_id(&state.edge)[..16], 16).unwrap_or_default();
         check::check(&state, endpoint, body, random)
     }
