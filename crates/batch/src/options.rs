@@ -39,7 +39,7 @@ impl Format {
         }
     }
 
-    /// Its name in messages and in the journal.
+    /// The format's name in messages and in the journal.
     pub fn name(self) -> &'static str {
         match self {
             Format::Jsonl => "jsonl",
@@ -63,11 +63,11 @@ pub enum Order {
 /// Prices in millionths of a currency for a million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prices {
-    /// Of tokens of prompts.
+    /// Price of tokens of prompts.
     pub input: u64,
-    /// Of tokens of prompts that were found in the cache.
+    /// Price of tokens of prompts that were found in the cache.
     pub cached: u64,
-    /// Of tokens of answers.
+    /// Price of tokens of answers.
     pub output: u64,
 }
 

@@ -3,14 +3,13 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
-use prometheus_client::encoding::text as encoding;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::histogram::Histogram;
-use crate::named::{NamedFamily, add};
-use crate::{Format, buckets, text};
+use crate::named::{NamedFamily, add, written};
+use crate::{Format, buckets};
 
 /// An ended request.
 #[derive(Debug, Clone, Copy)]
@@ -284,12 +283,7 @@ impl GatewayMetrics {
             self.state.budgets.get([budget.subject, budget.window, budget.unit]).set(budget.used);
         }
         self.state.waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
-        let mut out = String::with_capacity(16 << 10);
-        encoding::encode_registry(&mut out, &registry).expect("writing to a String does not fail");
-        match format {
-            Format::OpenMetrics => out,
-            Format::Prometheus => text::to_prometheus(&out),
-        }
+        written(&registry, format)
     }
 }
 

@@ -3,14 +3,13 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
-use prometheus_client::encoding::text as encoding;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::Format;
 use crate::histogram::Histogram;
-use crate::named::{NamedFamily, add};
-use crate::{Format, text};
+use crate::named::{NamedFamily, add, written};
 
 /// Seconds that jobs wait or run: from a tenth of a second to a day.
 const SECONDS: [f64; 14] =
@@ -232,12 +231,7 @@ impl JobMetrics {
         for (kind, bytes) in ["tables", "files"].into_iter().zip(now.bytes) {
             self.now.bytes.get([kind]).set(whole(bytes));
         }
-        let mut out = String::with_capacity(8 << 10);
-        encoding::encode_registry(&mut out, &registry).expect("writing to a String does not fail");
-        match format {
-            Format::OpenMetrics => out,
-            Format::Prometheus => text::to_prometheus(&out),
-        }
+        written(&registry, format)
     }
 }
 

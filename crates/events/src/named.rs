@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, text as encoding};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Metric, Registry};
 
-use crate::text;
+use crate::{Format, text};
 
 /// Series by label values that are known at run time only, written in their order. Values beyond [`MOST_SERIES`] share
 /// the series `other`.
@@ -66,6 +66,16 @@ impl<const N: usize, M: Clone + EncodeMetric> EncodeMetric for NamedFamily<N, M>
 pub(crate) fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
     registry.register(name, help, metric.clone());
     metric
+}
+
+/// Everything of a registry as text.
+pub(crate) fn written(registry: &Registry, format: Format) -> String {
+    let mut out = String::with_capacity(16 << 10);
+    encoding::encode_registry(&mut out, registry).expect("writing to a String does not fail");
+    match format {
+        Format::OpenMetrics => out,
+        Format::Prometheus => text::to_prometheus(&out),
+    }
 }
 
 #[cfg(test)]

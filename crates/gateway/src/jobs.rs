@@ -3,7 +3,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use axum::extract::Request;
 use axum::http::HeaderValue;
 use inference::RequestContext;
 use job_server::in_process::ask;
-use job_server::{Checked, Executor, Jobs, Options, Ran, Work};
+use job_server::{Checked, Executor, Jobs, MeanTime, Options, Ran, Work};
 use job_store::Store;
 use jobs::Class;
 use serde_json::Value;
@@ -23,17 +22,13 @@ use crate::api::{self, APIS, Api};
 use crate::state::Shared;
 use crate::wishes::CLASS;
 
-/// Weight of the latest job in the mean time of jobs: one in so many.
-const MEAN_OF: u64 = 16;
-
 /// Runs jobs through the gateway.
 struct Upstreams {
     shared: Weak<Shared>,
     router: Router,
     /// Jobs at once.
     parallel: usize,
-    /// Mean time of a job, in microseconds; 0 before the first.
-    mean_us: AtomicU64,
+    mean: MeanTime,
 }
 
 /// Takes jobs from now on, so many of them at once.
@@ -44,8 +39,7 @@ pub(crate) fn take(
     options: Options,
     parallel: usize,
 ) -> Arc<Jobs> {
-    let upstreams =
-        Upstreams { shared: Arc::downgrade(shared), router, parallel, mean_us: AtomicU64::new(0) };
+    let upstreams = Upstreams { shared: Arc::downgrade(shared), router, parallel, mean: MeanTime::default() };
     let jobs = Arc::new(Jobs::new(store, Arc::new(upstreams), shared.edge.clone(), options));
     shared.jobs.store(Some(jobs.clone()));
     jobs
@@ -94,13 +88,6 @@ impl Upstreams {
         context.record_status(answer.status);
         Ok(answer.into())
     }
-
-    fn count(&self, took: Duration) {
-        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let mean = self.mean_us.load(Ordering::Relaxed);
-        let next = if mean == 0 { took } else { mean - mean / MEAN_OF + took / MEAN_OF };
-        self.mean_us.store(next.max(1), Ordering::Relaxed);
-    }
 }
 
 impl Executor for Upstreams {
@@ -147,7 +134,7 @@ impl Executor for Upstreams {
             let began = Instant::now();
             let ran = self.answer(work).await.unwrap_or_else(Ran::from);
             if ran.status == 200 {
-                self.count(began.elapsed());
+                self.mean.count(began.elapsed());
             }
             ran
         })
@@ -171,8 +158,6 @@ impl Executor for Upstreams {
     }
 
     fn expected_seconds(&self, queued_jobs: u64, _output_limit: Option<u64>) -> Option<f64> {
-        let mean = self.mean_us.load(Ordering::Relaxed);
-        let rounds = queued_jobs / self.parallel.max(1) as u64 + 1;
-        (mean > 0).then(|| mean as f64 * rounds as f64 / 1e6)
+        self.mean.expected_seconds(queued_jobs, self.parallel())
     }
 }

@@ -14,6 +14,7 @@ pub mod faces;
 mod figures;
 pub mod in_process;
 mod live;
+mod mean_time;
 mod runner;
 mod shared;
 mod sweeper;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 pub use executor::{Begun, Checked, Executor, Ran, Seen, Watch, Work};
 pub use figures::metrics;
 pub use live::Live;
+pub use mean_time::MeanTime;
 pub use shared::{Jobs, Options, Retention};
 
 /// Runs jobs, batches and webhooks until `stop` is done; then gives back what runs, with what there is of it.

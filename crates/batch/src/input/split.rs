@@ -19,11 +19,11 @@ pub(crate) enum Rule {
 pub(crate) struct Piece {
     /// Where its first byte is in the stream.
     pub(crate) offset: u64,
-    /// Its bytes in the stream, with what ends it.
+    /// Bytes of the record in the stream, with what ends it.
     pub(crate) length: u64,
     /// The number of the line of text on which it begins, from 1.
     pub(crate) line: u64,
-    /// Its bytes without what ends it; `None` if they are more than the limit.
+    /// Bytes of the record without what ends it; `None` if they are more than the limit.
     pub(crate) bytes: Option<Vec<u8>>,
 }
 

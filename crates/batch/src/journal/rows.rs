@@ -7,7 +7,7 @@ use crate::request::Key;
 /// A line, as it is entered when the input is read.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Its number among the records, from 0.
+    /// The line's number among the records, from 0.
     pub(crate) number: u64,
     /// Where it is in the input.
     pub(crate) offset: u64,

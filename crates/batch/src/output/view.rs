@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 /// A line of the input and what became of it.
 pub(crate) struct View<'a> {
-    /// Its number among the records, from 0.
+    /// The line's number among the records, from 0.
     pub(crate) number: u64,
     /// The number of the line of text, from 1.
     pub(crate) at: u64,

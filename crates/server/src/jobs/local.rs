@@ -2,13 +2,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
 use axum::http::HeaderValue;
 use inference::RequestContext;
-use job_server::{Begun, Checked, Executor, Ran, Work};
+use job_server::{Begun, Checked, Executor, MeanTime, Ran, Work};
 use jobs::Class;
 use serde_json::{Value, json};
 use wire::Fault;
@@ -17,27 +16,16 @@ use super::check::{self, ENDPOINTS};
 use crate::in_process::InProcess;
 use crate::state::State;
 
-/// Weight of the latest job in the mean time of jobs: one in so many.
-const MEAN_OF: u64 = 16;
-
 /// The executor of one machine.
 pub(crate) struct Local {
     server: InProcess,
-    /// Mean time of a job, in microseconds; 0 before the first.
-    mean_us: AtomicU64,
+    mean: MeanTime,
 }
 
 impl Local {
     /// An executor that asks the routes of a server.
     pub(crate) fn new(server: InProcess) -> Local {
-        Local { server, mean_us: AtomicU64::new(0) }
-    }
-
-    fn count(&self, took: Duration) {
-        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let mean = self.mean_us.load(Ordering::Relaxed);
-        let next = if mean == 0 { took } else { mean - mean / MEAN_OF + took / MEAN_OF };
-        self.mean_us.store(next.max(1), Ordering::Relaxed);
+        Local { server, mean: MeanTime::default() }
     }
 }
 
@@ -64,7 +52,7 @@ impl Executor for Local {
                 ran = self.attempt(again).await;
             }
             if ran.status == 200 {
-                self.count(began.elapsed());
+                self.mean.count(began.elapsed());
             }
             ran
         })
@@ -89,9 +77,7 @@ impl Executor for Local {
     }
 
     fn expected_seconds(&self, queued_jobs: u64, _output_limit: Option<u64>) -> Option<f64> {
-        let mean = self.mean_us.load(Ordering::Relaxed);
-        let rounds = queued_jobs / self.parallel() as u64 + 1;
-        (mean > 0).then(|| mean as f64 * rounds as f64 / 1e6)
+        self.mean.expected_seconds(queued_jobs, self.parallel())
     }
 }
 

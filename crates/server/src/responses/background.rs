@@ -35,7 +35,7 @@ pub(crate) async fn accept(state: &State, request: Request) -> Result<Taken, Fau
         return Ok(Taken::Now(request));
     }
     let (head, body) = peek::whole(state, request).await?;
-    let is_wanted = memory_of(&body, b"\"background\"") && asks_for_background(&body);
+    let is_wanted = contains(&body, b"\"background\"") && asks_for_background(&body);
     if !is_wanted {
         return Ok(Taken::Now(peek::again(head, body)));
     }
@@ -43,7 +43,7 @@ pub(crate) async fn accept(state: &State, request: Request) -> Result<Taken, Fau
 }
 
 /// Whether the bytes are somewhere in the body: cheaper than to parse it.
-fn memory_of(body: &[u8], bytes: &[u8]) -> bool {
+fn contains(body: &[u8], bytes: &[u8]) -> bool {
     body.windows(bytes.len()).any(|window| window == bytes)
 }
 
