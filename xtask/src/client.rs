@@ -168,11 +168,15 @@ pub fn walks() -> TaskResult {
     outcome
 }
 
-/// Starts the server with the default model, then with the embedding model, and runs schemathesis on each for half of
-/// about `seconds`, with requests that its `/openapi.json` allows and does not allow.
+/// Starts the server with the default model, then with the embedding model, each with jobs, and runs schemathesis on
+/// each for half of about `seconds`, with requests that its `/openapi.json` allows and does not allow.
 pub fn schema(program: &Program, seconds: u64) -> TaskResult {
-    schema_of(program, &["--context", SCHEMA_CONTEXT], seconds / 2)?;
-    schema_of(program, &[ENCODER], seconds / 2)
+    let folder = std::env::temp_dir().join(format!("gristmill-schema-{}", std::process::id()));
+    let jobs = folder.to_string_lossy();
+    let checked = schema_of(program, &["--context", SCHEMA_CONTEXT, "--jobs", &jobs], seconds / 2)
+        .and_then(|()| schema_of(program, &[ENCODER, "--jobs", &jobs], seconds / 2));
+    let _ = std::fs::remove_dir_all(&folder);
+    checked
 }
 
 fn schema_of(program: &Program, flags: &[&str], seconds: u64) -> TaskResult {

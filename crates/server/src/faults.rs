@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use wire::Fault;
+use wire::routes::ErrorFormat;
 
 /// Where the paths of Ollama's API begin, also those that are not there.
 const OLLAMA: &str = "/api/";
@@ -17,6 +18,20 @@ pub(crate) fn of_path(path: &str, fault: &Fault) -> Response {
         return ollama(fault);
     }
     if path.starts_with(OIP) { oip(fault) } else { httpd::respond(fault) }
+}
+
+/// A fault in the shape of a route's API.
+pub(crate) fn of_format(format: ErrorFormat, fault: &Fault) -> Response {
+    match format {
+        ErrorFormat::OpenAi => httpd::respond(fault),
+        ErrorFormat::Anthropic => anthropic(fault),
+        ErrorFormat::Tgi => tgi(fault),
+        ErrorFormat::Ollama => ollama(fault),
+        ErrorFormat::Tei => tei(fault),
+        ErrorFormat::Cohere => cohere(fault),
+        ErrorFormat::Oip => oip(fault),
+        ErrorFormat::Grpc => grpc(fault),
+    }
 }
 
 /// A fault in Ollama's shape.

@@ -151,7 +151,7 @@ fn inferring(
 ) -> MethodRouter<Arc<State>> {
     let handler = handler
         .layer(middleware::from_fn_with_state(state.clone(), node::add_load))
-        .layer(middleware::from_fn_with_state(state.clone(), jobs::prefer));
+        .layer(middleware::from_fn_with_state((state.clone(), route.shape), jobs::prefer));
     if route.id == "generate" {
         return handler.layer(middleware::from_fn_with_state(state.clone(), jobs::guide));
     }

@@ -47,7 +47,6 @@ impl Executor for Local {
             let again = work.resume.is_some().then(|| Work { resume: None, ..work.clone() });
             let mut ran = self.attempt(work).await;
             // Not every answer can be continued (mirostat, scores): it begins anew then.
-            if again.is_some() {}
             if let (400, Some(again)) = (ran.status, again) {
                 ran = self.attempt(again).await;
             }

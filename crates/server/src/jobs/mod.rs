@@ -13,7 +13,7 @@ use axum::routing::{MethodRouter, delete, get, post};
 use job_server::{Jobs, Options};
 use job_store::Store;
 use wire::Fault;
-use wire::routes::Route;
+use wire::routes::{ErrorFormat, Route};
 
 use crate::faults;
 use crate::in_process::InProcess;
@@ -52,12 +52,16 @@ async fn off(request: Request) -> Response {
 }
 
 /// Before routes that infer: a request with `Prefer: respond-async` becomes a job.
-pub(crate) async fn prefer(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
+pub(crate) async fn prefer(
+    Shared((state, format)): Shared<(Arc<State>, ErrorFormat)>,
+    request: Request,
+    next: Next,
+) -> Response {
     let wanted = job_server::faces::prefers_async(request.headers());
     let (Some(jobs), true) = (state.jobs(), wanted) else { return next.run(request).await };
     match peek::whole(&state, request).await {
         Ok((head, body)) => job_server::faces::respond_async(&jobs, head, body).await,
-        Err(fault) => httpd::respond(&fault),
+        Err(fault) => faults::of_format(format, &fault),
     }
 }
 
@@ -69,7 +73,7 @@ pub(crate) async fn guide(Shared(state): Shared<Arc<State>>, request: Request, n
             Some(guided) => job_server::faces::accept_guide(&jobs, head, guided).await,
             None => next.run(peek::again(head, body)).await,
         },
-        Err(fault) => httpd::respond(&fault),
+        Err(fault) => faults::tgi(&fault),
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum Taken {
     /// A job: the object that its client gets.
     Job(String),
     /// It is answered while its client waits.
-    Now(Request),
+    Now(Box<Request>),
 }
 
 /// Makes a job of a request with `background: true`, where jobs are on.
@@ -30,14 +30,14 @@ pub(crate) enum Taken {
 /// # Errors
 /// What the endpoint answers to such a request at once, or a store that takes no more.
 pub(crate) async fn accept(state: &State, request: Request) -> Result<Taken, Fault> {
-    let Some(jobs) = state.jobs() else { return Ok(Taken::Now(request)) };
+    let Some(jobs) = state.jobs() else { return Ok(Taken::Now(Box::new(request))) };
     if request.extensions().get::<ResponseId>().is_some() {
-        return Ok(Taken::Now(request));
+        return Ok(Taken::Now(Box::new(request)));
     }
     let (head, body) = peek::whole(state, request).await?;
     let is_wanted = contains(&body, b"\"background\"") && asks_for_background(&body);
     if !is_wanted {
-        return Ok(Taken::Now(peek::again(head, body)));
+        return Ok(Taken::Now(Box::new(peek::again(head, body))));
     }
     accepted(&jobs, &head, &body).await.map(Taken::Job)
 }

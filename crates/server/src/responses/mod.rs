@@ -33,7 +33,7 @@ pub(crate) async fn create(Shared(state): Shared<Arc<State>>, request: Request) 
     let answered = async {
         match background::accept(&state, request).await? {
             Taken::Job(object) => Ok(json_response(object)),
-            Taken::Now(request) => made(state, request).await,
+            Taken::Now(request) => made(state, *request).await,
         }
     };
     answered.await.unwrap_or_else(|fault| httpd::respond(&fault))

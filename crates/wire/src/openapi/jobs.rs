@@ -30,8 +30,26 @@ pub(super) fn complete(route: &Route, operation: &mut Value) {
         parameters.push(json!({"name": "Idempotency-Key", "in": "header",
             "schema": {"type": "string", "minLength": 1, "maxLength": 255}}));
     }
+    if ["jobs", "files", "batches", "webhooks"].iter().any(|tag| route.tag == Some(tag)) {
+        let error = operation["responses"]["400"]["content"].clone();
+        let said = [
+            (
+                "409",
+                "The state of what is named does not allow it, or its Idempotency-Key was sent with another body.",
+            ),
+            ("501", "The server was started without `--jobs`."),
+        ];
+        for (status, description) in said {
+            operation["responses"][status] = json!({"description": description, "content": error});
+        }
+    }
     if route.id == "downloadFile" {
         parameters.push(json!({"name": "Range", "in": "header", "schema": {"type": "string"}}));
+        let mut part = operation["responses"]["200"].clone();
+        part["description"] = "The bytes of the Range.".into();
+        operation["responses"]["206"] = part;
+        operation["responses"]["416"] = operation["responses"]["400"].clone();
+        operation["responses"]["416"]["description"] = "The Range lies outside of the file.".into();
     }
     if parameters.len() > before {
         operation["parameters"] = parameters.into();
