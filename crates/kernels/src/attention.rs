@@ -23,6 +23,7 @@ use crate::kv_block::{BLOCK_TOKENS, CacheAligned, MAX_HEAD_DIM, SMALL_QUERY_TILE
 use crate::kv_layout::{Bf16Pair, F16, F32, KvFloat, KvFormat};
 use crate::kv_q8::KvQ8;
 use crate::partial::MAX_LANES;
+use crate::states::NO_STATE;
 use crate::tune::tune;
 
 /// Prefill queries of a tile where [`Tune::query_tile`](crate::tune::Tune) is [`SMALL_QUERY_TILE`] (AVX2, NEON): of 16
@@ -44,13 +45,22 @@ pub struct SeqRows<'a> {
     pub keys: usize,
     /// The sequence's blocks, in order of position, those of all keys.
     pub blocks: &'a [u32],
+    /// The sequence's recurrent state, after the positions before the first row; [`NO_STATE`](crate::NO_STATE) for a
+    /// model without recurrent layers.
+    pub state: u32,
 }
 
 impl<'a> SeqRows<'a> {
     /// Rows whose keys are the last that are written: of a decoder, or of a whole text.
     pub fn last(rows: Range<usize>, first_position: usize, blocks: &'a [u32]) -> SeqRows<'a> {
         let keys = first_position.saturating_add(rows.len());
-        SeqRows { rows, first_position, keys, blocks }
+        SeqRows { rows, first_position, keys, blocks, state: NO_STATE }
+    }
+
+    /// The same rows of a sequence with this recurrent state.
+    #[must_use]
+    pub fn with_state(self, state: u32) -> SeqRows<'a> {
+        SeqRows { state, ..self }
     }
 }
 
@@ -106,7 +116,7 @@ pub fn attention(
     assert_eq!(group * shape.kv_heads, heads, "{heads} heads over {} key-value heads", shape.kv_heads);
     let cols = heads * shape.head_dim;
     assert!(q.len() == out.len() && q.len().is_multiple_of(cols), "queries of {cols}");
-    for SeqRows { rows, first_position, keys, blocks } in seqs {
+    for SeqRows { rows, first_position, keys, blocks, .. } in seqs {
         assert!(
             first_position.saturating_add(rows.len()) <= *keys,
             "{keys} keys of rows {rows:?} from {first_position} on"

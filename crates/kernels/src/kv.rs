@@ -13,6 +13,7 @@ use crate::bf16::pair;
 use crate::kv_block::BLOCK_TOKENS;
 use crate::kv_block::MAX_HEAD_DIM;
 use crate::kv_layout::{Bf16Pair, DotOperand};
+use crate::states::{StatePool, StateShape};
 use crate::{Compute, Error, kv_q8, tune};
 
 /// A storage format of the KV cache.
@@ -148,6 +149,8 @@ pub struct KvPool {
     runs: Vec<Run>,
     /// The cells of each run's block, from the layer's first head on.
     run_cells: Vec<Strided>,
+    /// What recurrent layers keep instead of keys and values.
+    states: StatePool,
 }
 
 /// Consecutive rows of one block.
@@ -164,6 +167,14 @@ impl KvPool {
     /// # Errors
     /// For a head wider than [`MAX_HEAD_DIM`], or without memory.
     pub fn new(shape: KvShape) -> Result<KvPool, Error> {
+        KvPool::with_states(shape, StateShape::default())
+    }
+
+    /// As [`KvPool::new`], with recurrent states.
+    ///
+    /// # Errors
+    /// As [`KvPool::new`].
+    pub fn with_states(shape: KvShape, states: StateShape) -> Result<KvPool, Error> {
         if shape.head_dim > MAX_HEAD_DIM || shape.head_dim == 0 {
             return Err(Error::Limit { what: "head_dim", value: shape.head_dim, limit: MAX_HEAD_DIM });
         }
@@ -179,7 +190,7 @@ impl KvPool {
             bytes: shape.cell_bytes(),
             key_bytes: shape.key_bytes(),
         };
-        Ok(KvPool { shape, cells, pages, runs, run_cells })
+        Ok(KvPool { shape, cells, pages, runs, run_cells, states: StatePool::new(states)? })
     }
 
     /// The shape of the pool.
@@ -187,7 +198,17 @@ impl KvPool {
         self.shape
     }
 
-    /// Reserved bytes.
+    /// The recurrent states beside it.
+    pub fn states(&self) -> &StatePool {
+        &self.states
+    }
+
+    /// The recurrent states beside it, to be changed.
+    pub fn states_mut(&mut self) -> &mut StatePool {
+        &mut self.states
+    }
+
+    /// Reserved bytes, without recurrent states.
     pub fn bytes(&self) -> usize {
         self.pages.len()
     }

@@ -74,6 +74,7 @@ mod norm;
 mod panels;
 mod partial;
 mod rope;
+mod states;
 mod tune;
 mod unpack;
 
@@ -89,6 +90,7 @@ pub use matrix::{Matrix, Precision};
 pub use norm::{RowNorm, rms_norm_in_place};
 pub use panels::PANEL_FORMAT_VERSION;
 pub use rope::{Pairing, RopeTable, rope};
+pub use states::{NO_STATE, StatePool, StateShape};
 pub use tune::{has_pow2_scale, multiplies_u7};
 
 use cpu::{Pool, Tier};

@@ -14,7 +14,7 @@ use crate::mlp::{MlpBuffers, feed_forward_without_bias};
 use crate::qkv::qkv;
 use crate::relative;
 use crate::spec::{Direction, NormPlace, Spec};
-use kernels::{AttentionParams, BLOCK_TOKENS, Compute, Mask, ScoreBias, SeqRows};
+use kernels::{AttentionParams, BLOCK_TOKENS, Compute, Mask, NO_STATE, ScoreBias, SeqRows};
 use std::ops::Range;
 
 mod output;
@@ -287,6 +287,7 @@ fn sequences<'p>(texts: &[TextRows], blocks: &'p [u32], chunk: &Range<usize>) ->
                 first_position: start - text.rows.start,
                 keys: text.rows.len(),
                 blocks: &blocks[text.first_block..text.first_block + count],
+                state: NO_STATE,
             }
         })
         .collect()

@@ -4,9 +4,9 @@ use crate::error::Error;
 use crate::locate::{self, EncoderFormat, PackedWeight};
 use crate::scratch::Scratch;
 use crate::source::Source;
-use crate::spec::Spec;
+use crate::spec::{Layer, Spec};
 use cpu::Tier;
-use kernels::{BLOCK_TOKENS, KvDtype, KvShape, Precision};
+use kernels::{BLOCK_TOKENS, KvDtype, KvShape, Precision, StateShape};
 use weights::Opened;
 
 /// The memory that serving a model takes, in bytes.
@@ -33,6 +33,13 @@ impl Spec {
     #[must_use]
     pub fn kv_shape(&self, blocks: usize, dtype: KvDtype) -> KvShape {
         KvShape { layers: self.layers.len(), blocks, kv_heads: self.kv_heads, head_dim: self.head_dim, dtype }
+    }
+
+    /// The shape of a pool of `states` recurrent states for this model.
+    #[must_use]
+    pub fn state_shape(&self, states: usize) -> StateShape {
+        let floats = self.layers.iter().map(Layer::state_floats).sum();
+        StateShape { states: if floats == 0 { 0 } else { states }, floats }
     }
 
     /// Bytes of the KV cache for one token, over all layers.

@@ -466,6 +466,14 @@ impl Spec {
     }
 }
 
+impl Layer {
+    /// Values that the layer keeps of a sequence in its recurrent state; 0 for attention.
+    #[must_use]
+    pub fn state_floats(&self) -> usize {
+        0
+    }
+}
+
 impl FeedForward {
     /// Rows of gate and up (of one expert if there are experts).
     #[must_use]

@@ -3,7 +3,7 @@
 use cpu::{Pool, Tier};
 use kernels::{
     AttentionParams, BLOCK_TOKENS, Compute, DisentangledBias, DistanceBias, KvDtype, KvPool, KvShape, Mask,
-    PositionScores, RelativeIndex, ScoreBias, SeqRows, attention,
+    NO_STATE, PositionScores, RelativeIndex, ScoreBias, SeqRows, attention,
 };
 
 use crate::biases::{fixture, values};
@@ -128,8 +128,13 @@ fn check(
             for first in (0..case.len).step_by(step) {
                 let rows = first..case.len.min(first + step);
                 let these = rows.start * cols..rows.end * cols;
-                let seq =
-                    SeqRows { rows: 0..rows.len(), first_position: first, keys: case.len, blocks: &blocks };
+                let seq = SeqRows {
+                    rows: 0..rows.len(),
+                    first_position: first,
+                    keys: case.len,
+                    blocks: &blocks,
+                    state: NO_STATE,
+                };
                 let out = &mut parts[these.clone()];
                 // A bias by batch row would take others here.
                 attention(&c, &pool, case.params(bias), &inputs.q[these], &[seq], out);
@@ -175,7 +180,7 @@ fn causal_rows_do_not_see_keys_that_follow() {
             let q = &inputs.q[..50 * 32];
             let mut out = [vec![0.0; q.len()], vec![0.0; q.len()]];
             for (keys, out) in [50, 70].into_iter().zip(&mut out) {
-                let seq = SeqRows { rows: 0..50, first_position: 0, keys, blocks: &blocks };
+                let seq = SeqRows { rows: 0..50, first_position: 0, keys, blocks: &blocks, state: NO_STATE };
                 attention(&c, &pool, params, q, &[seq], out);
             }
             assert_eq!(out[0], out[1], "{dtype:?} {window:?}");
