@@ -19,6 +19,7 @@ pub mod usage;
 pub use aligned::AlignedVec;
 pub use map::Map;
 pub use pages::{Arena, Backing, PageKind, Pages};
+pub use pool::stripes::Stripes;
 pub use pool::{MatrixTiles, Pool, Strided, Tile, TileOf};
 pub use probe::Uarch;
 pub use readonly_bytes::ReadonlyBytes;

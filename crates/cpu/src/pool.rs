@@ -7,6 +7,8 @@
 //! right for a task that calls back into its pool, and counted as a collision for any other ([`Pool::collisions`]).
 //! Deliberately absent: nested parallelism, futures, and any queue.
 
+pub(crate) mod stripes;
+
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;

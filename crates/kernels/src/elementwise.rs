@@ -38,6 +38,8 @@ pub enum Activation {
     Relu,
     /// `tanh(x)`
     Tanh,
+    /// `1 / (1 + e^-x)`
+    Sigmoid,
 }
 
 /// Computes `gate = act(gate) · up`.
@@ -74,6 +76,20 @@ pub fn add_bias(c: &Compute, x: &mut [f32], bias: &[f32]) {
     parallel_rows(c, x, bias.len(), &|_, x| {
         for row in x.chunks_exact_mut(bias.len()) {
             row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
+        }
+    });
+}
+
+/// Takes columns `at` to `at + width` of each row of `x`, `[rows, row_len]`, as `out`, `[rows, width]`.
+///
+/// # Panics
+/// When shapes do not fit.
+pub fn take_columns(c: &Compute, x: &[f32], row_len: usize, at: usize, width: usize, out: &mut [f32]) {
+    assert!(at + width <= row_len && x.len() * width == out.len() * row_len, "columns {at} of {row_len}");
+    parallel_rows(c, out, width, &|first, out| {
+        let rows = x[first * row_len..].chunks_exact(row_len);
+        for (row, out) in rows.zip(out.chunks_exact_mut(width)) {
+            out.copy_from_slice(&row[at..at + width]);
         }
     });
 }
@@ -118,6 +134,7 @@ pub(crate) fn activate_slice<S: Simd>(
         Activation::Gelu => map_lanes::<S, Gelu>(s, 0.0, from, factor, x),
         Activation::Relu => map_lanes::<S, Relu>(s, 0.0, from, factor, x),
         Activation::Tanh => map_lanes::<S, Tanh>(s, 0.0, from, factor, x),
+        Activation::Sigmoid => map_lanes::<S, Sigmoid>(s, 0.0, from, factor, x),
     }
 }
 
@@ -144,6 +161,7 @@ struct GeluTanh;
 struct Gelu;
 struct Relu;
 struct Tanh;
+struct Sigmoid;
 struct SoftCap;
 
 impl Lanewise for Silu {
@@ -182,6 +200,13 @@ impl Lanewise for Tanh {
     fn at<S: Simd>(s: S, v: S::F, _: f32) -> S::F {
         // `0 · v` keeps a NaN, as in a soft cap.
         s.fma(v, s.splat(0.0), tanh(s, v))
+    }
+}
+
+impl Lanewise for Sigmoid {
+    #[inline(always)]
+    fn at<S: Simd>(s: S, v: S::F, _: f32) -> S::F {
+        s.div(s.splat(1.0), s.add(s.splat(1.0), s.exp(s.sub(s.splat(0.0), v))))
     }
 }
 

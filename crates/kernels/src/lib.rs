@@ -16,6 +16,7 @@
 //! | quantization of activations | `activations/` |
 //! | KV cache: blocks, writing | `kv.rs`, `kv_q8.rs` (8 bits) |
 //! | attention: tiles of queries, loop over KV blocks, online softmax | `attention.rs`: `Attend::tile`, `OnlineSoftmax` |
+//! | linear attention and convolutions with a state instead of a KV cache | `recurrent/`, their states `states.rs` |
 //! | attention: biases of scores by position (ALiBi, T5, DeBERTa) | `attention_bias.rs`: [`ScoreBias`] |
 //! | attention: innermost loops, q·k and weights·v | `kv_layout.rs`: `accumulate_operand` (f32, f16, bf16); `kv_q8.rs`: `add_dots`; `amx/attention.rs`: `add_scores`, `add_weighted` |
 //!
@@ -73,6 +74,7 @@ mod matrix;
 mod norm;
 mod panels;
 mod partial;
+mod recurrent;
 mod rope;
 mod states;
 mod tune;
@@ -81,14 +83,15 @@ mod unpack;
 pub use activations::{ActFormats, Activations};
 pub use attention::{AttentionParams, Mask, SeqRows, attention};
 pub use attention_bias::{DisentangledBias, DistanceBias, PositionScores, RelativeIndex, ScoreBias};
-pub use elementwise::{Activation, activate, add, add_bias, gated, scale, soft_cap};
+pub use elementwise::{Activation, activate, add, add_bias, gated, scale, soft_cap, take_columns};
 pub use error::Error;
 pub use gemm::{MAX_GROUP, matmul, matmul_group};
 pub use kv::{KvDtype, KvPool, KvShape};
 pub use kv_block::{BLOCK_TOKENS, MAX_HEAD_DIM};
 pub use matrix::{Matrix, Precision};
-pub use norm::{RowNorm, rms_norm_in_place};
+pub use norm::{RowNorm, l2_norm_heads, rms_norm_in_place};
 pub use panels::PANEL_FORMAT_VERSION;
+pub use recurrent::{CausalConv, LinearAttention, LinearRows, StateRule, causal_conv, linear_attention};
 pub use rope::{Pairing, RopeTable, rope};
 pub use states::{NO_STATE, StatePool, StateShape};
 pub use tune::{has_pow2_scale, multiplies_u7};

@@ -15,6 +15,48 @@ pub fn rms_norm_in_place(c: &Compute, x: &mut [f32], weight: &[f32], eps: f32, c
     parallel_rows(c, x, cols, &|_, x| dispatch(c.tier, NormInPlace { x, weight, eps }));
 }
 
+/// Computes `x = factor · x / sqrt(sum(x²) + eps)` for each of `heads` heads of `dim` values, from column `at` on of each row
+/// of `x`, `[rows, row_len]`.
+///
+/// # Panics
+/// When shapes do not fit.
+pub fn l2_norm_heads(
+    c: &Compute,
+    x: &mut [f32],
+    row_len: usize,
+    (at, heads, dim): (usize, usize, usize),
+    eps: f32,
+    factor: f32,
+) {
+    assert!(at + heads * dim <= row_len, "heads beyond a row of {row_len}");
+    parallel_rows(c, x, row_len, &|_, x| {
+        for row in x.chunks_exact_mut(row_len) {
+            dispatch(c.tier, L2Norm { x: &mut row[at..at + heads * dim], dim, eps, factor });
+        }
+    });
+}
+
+struct L2Norm<'a> {
+    x: &'a mut [f32],
+    dim: usize,
+    eps: f32,
+    factor: f32,
+}
+
+impl Job for L2Norm<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for x in self.x.chunks_exact_mut(self.dim) {
+            let factor = s.splat(self.factor / (squares(s, x, 0.0) + self.eps).sqrt());
+            for at in (0..self.dim).step_by(S::LANES) {
+                let v = s.mul(partial::load(s, x, at), factor);
+                partial::store(s, v, x, at);
+            }
+        }
+    }
+}
+
 /// A row norm: `x / rms(x) · weight + bias` with `rms(x) = sqrt(mean(x²) + eps)` (Zhang and Sennrich, 2019), of `x` or
 /// of `x − mean(x)` (Ba, Kiros and Hinton, 2016). Computed by [`RowNorm::rows`], or fused with quantization by
 /// [`Activations::set_normed`](crate::Activations::set_normed).

@@ -33,17 +33,74 @@ pub(crate) struct Block {
     /// The projections of relative positions to keys and queries, until [`Block::relative`] is computed.
     pub(crate) position_key: Option<Linear>,
     pub(crate) position_query: Option<Linear>,
-    pub(crate) query: Linear,
-    pub(crate) key: Linear,
-    pub(crate) value: Linear,
-    pub(crate) qkv_formats: ActFormats,
-    pub(crate) query_norm: Option<Vec<f32>>,
-    pub(crate) key_norm: Option<Vec<f32>>,
+    pub(crate) mixer: MixerWeights,
     pub(crate) out: Linear,
     pub(crate) attention_post_norm: Option<NormWeights>,
     pub(crate) feed_norm: Option<NormWeights>,
     pub(crate) feed: FeedWeights,
     pub(crate) feed_post_norm: Option<NormWeights>,
+}
+
+/// The weights of what mixes the positions of a layer.
+pub(crate) enum MixerWeights {
+    Attention(Box<AttentionWeights>),
+    DeltaNet(Box<DeltaNetWeights>),
+}
+
+/// The weights of attention before its output projection.
+pub(crate) struct AttentionWeights {
+    pub(crate) query: Linear,
+    pub(crate) key: Linear,
+    pub(crate) value: Linear,
+    pub(crate) formats: ActFormats,
+    pub(crate) query_norm: Option<Vec<f32>>,
+    pub(crate) key_norm: Option<Vec<f32>>,
+    /// The layer of the KV cache.
+    pub(crate) kv_layer: usize,
+}
+
+/// The weights of a gated DeltaNet before its output projection.
+pub(crate) struct DeltaNetWeights {
+    /// Queries, keys and values `[channels, width]`.
+    pub(crate) input: Matrix,
+    /// The gate of the output `[values_width, width]`.
+    pub(crate) gate: Matrix,
+    /// `[value_heads, width]`: of the gains.
+    pub(crate) beta: Matrix,
+    /// `[value_heads, width]`: of the decays.
+    pub(crate) alpha: Matrix,
+    pub(crate) formats: ActFormats,
+    /// `[kernel, channels]`
+    pub(crate) conv: Vec<f32>,
+    /// `[value_heads]`: the negative decay rates.
+    pub(crate) rates: Vec<f32>,
+    /// `[value_heads]`
+    pub(crate) time_bias: Vec<f32>,
+    /// `[value_dim]`
+    pub(crate) norm: Vec<f32>,
+    /// The layer's first value in a state.
+    pub(crate) state: usize,
+}
+
+impl MixerWeights {
+    /// The formats of the input's projections.
+    pub(crate) fn formats(&self) -> ActFormats {
+        match self {
+            MixerWeights::Attention(attention) => attention.formats,
+            MixerWeights::DeltaNet(net) => net.formats,
+        }
+    }
+
+    /// The weights of attention: all that encoders have.
+    ///
+    /// # Panics
+    /// For a recurrent layer.
+    pub(crate) fn attention(&self) -> &AttentionWeights {
+        match self {
+            MixerWeights::Attention(attention) => attention,
+            MixerWeights::DeltaNet(_) => unreachable!("encoders have attention only"),
+        }
+    }
 }
 
 /// A norm's weight, and its bias if it is a layer norm.
@@ -82,7 +139,7 @@ impl Block {
             FeedWeights::Dense(dense) => mlp(dense),
             FeedWeights::Experts { router, experts, .. } => differs(router) || experts.iter().any(mlp),
         };
-        self.qkv_formats.q8_decode_bf16_prefill || differs(&self.out.matrix) || feed
+        self.mixer.formats().q8_decode_bf16_prefill || differs(&self.out.matrix) || feed
     }
 }
 

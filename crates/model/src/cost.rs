@@ -26,7 +26,13 @@ impl Spec {
                     width * count as u64 + self.feed_maps() * width * (used * ff) as u64
                 }
             };
-            sum += rows as u64 * width * (q + 2 * kv) + 2 * q * scores + full as u64 * (q * width + feed);
+            let out = layer.mixer.out_width(q as usize) as u64;
+            sum += full as u64 * (out * width + feed);
+            if layer.mixer.is_attention() {
+                sum += rows as u64 * width * (self.query_rows() as u64 + 2 * kv) + 2 * q * scores;
+            } else {
+                sum += rows as u64 * layer.mixer.multiply_adds(self.width);
+            }
         }
         sum
     }
@@ -66,9 +72,10 @@ impl Spec {
     /// with a sliding window read only the window.
     #[must_use]
     pub fn kv_read_bytes(&self, last: usize, dtype: KvDtype) -> u64 {
-        let one_layer = (self.kv_bytes_per_token(dtype) / self.layers.len().max(1)) as u64;
+        let one_layer = (self.kv_bytes_per_token(dtype) / self.kv_layers().max(1)) as u64;
         let seen = |window: Option<usize>| window.map_or(last + 1, |window| window.min(last + 1)) as u64;
-        self.layers.iter().map(|layer| one_layer * seen(layer.window)).sum()
+        let attention = self.layers.iter().filter(|layer| layer.mixer.is_attention());
+        attention.map(|layer| one_layer * seen(layer.window)).sum()
     }
 }
 

@@ -141,6 +141,7 @@ impl Model {
     /// Queries, keys and values of a chunk; keys and values go to the pool.
     fn project_chunk(&self, compute: &Compute, pass: &mut EncodePass, layer: usize, chunk: Range<usize>) {
         let (spec, block) = (&self.spec, &self.blocks[layer]);
+        let attention = block.mixer.attention();
         let (width, q_width, kv_width) = (spec.width, spec.query_width(), spec.kv_width());
         let (rows, capacity) = (chunk.len(), pass.capacity());
         let x = &pass.x[chunk.start * width..chunk.end * width];
@@ -150,9 +151,9 @@ impl Model {
         match &block.attention_norm {
             Some(weights) => {
                 let h = &mut h[..x.len()];
-                activations.set_normed(compute, norm(spec, weights), x, h, block.qkv_formats, 0);
+                activations.set_normed(compute, norm(spec, weights), x, h, attention.formats, 0);
             }
-            None => activations.set(compute, x, width, block.qkv_formats, 0),
+            None => activations.set(compute, x, width, attention.formats, 0),
         }
         let turned = spec.layers[layer].rope.map(|index| {
             let (inv_freq, mscale) = &self.ropes[index];
@@ -162,7 +163,7 @@ impl Model {
             }
             &*table
         });
-        qkv(compute, spec, block, activations, turned, (&mut *q, &mut *k, &mut *v));
+        qkv(compute, spec, attention, activations, turned, (&mut *q, &mut *k, &mut *v));
         if let (Some(scores), Some(projections)) = (&mut pass.relative, &block.relative) {
             let RelativeScores { c2p, p2c, buffers, .. } = scores;
             let (at, scale) = ((chunk.start, capacity), spec.attention_scale);

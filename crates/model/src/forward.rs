@@ -4,15 +4,17 @@
 //! sums each row in one order whatever the batch, attention reads the row's own blocks, and experts add to a row in
 //! ascending order of expert. Nothing is allocated here.
 
-use crate::blocks::{Block, FeedWeights, NormWeights};
+use crate::blocks::{AttentionWeights, Block, FeedWeights, MixerWeights, NormWeights};
+use crate::delta_net::delta_net;
 use crate::error::Error;
 use crate::experts;
 use crate::load::Model;
+use crate::mixer::Mixer;
 use crate::mlp::{MlpBuffers, bias, feed_forward};
-use crate::qkv::qkv;
+use crate::qkv::{gated_qkv, qkv};
 use crate::scratch::Scratch;
 use crate::spec::{NormKind, Spec};
-use kernels::{AttentionParams, BLOCK_TOKENS, Compute, KvPool, Mask, RowNorm, SeqRows};
+use kernels::{Activation, AttentionParams, BLOCK_TOKENS, Compute, KvPool, Mask, RowNorm, SeqRows};
 
 /// Rows to compute together.
 #[derive(Clone, Copy)]
@@ -48,14 +50,16 @@ impl Model {
         for (layer, block) in self.blocks.iter().enumerate() {
             let (mut rows, mut decode_rows) = (batch.tokens.len(), batch.decode_rows);
             let wanted = (layer == last).then_some(batch.want);
-            self.project_qkv(compute, block, layer, rows, decode_rows, kv, scratch);
-            if wanted.is_some_and(<[usize]>::is_empty) {
+            let nothing_wanted = wanted.is_some_and(<[usize]>::is_empty);
+            self.mix(compute, layer, batch, nothing_wanted, kv, scratch);
+            if nothing_wanted {
                 return Ok(&[]);
             }
-            self.attention(compute, layer, batch, kv, scratch);
             if let Some(want) = wanted {
-                // The last layer's keys and values are written: from here on only rows with logits are computed.
-                rows = compact(&self.spec, want, scratch);
+                // The last layer's keys and values are written, and its states advanced: from here on only rows with
+                // logits are computed.
+                let out_width = self.spec.layers[layer].mixer.out_width(self.spec.query_width());
+                rows = compact(&self.spec, out_width, want, scratch);
                 decode_rows = want.partition_point(|row| *row < batch.decode_rows);
             }
             self.output_and_mlp(compute, block, rows, decode_rows, scratch);
@@ -94,53 +98,114 @@ impl Model {
         }
     }
 
-    /// Norm and projections of query, key and value with their biases, norms and rope; key and value go to the KV
-    /// cache.
-    fn project_qkv(
+    /// The layer's mixer, up to its output projection: attention over keys and values, or a recurrence over states. If
+    /// nothing is wanted of the layer, only its keys, values and states are.
+    fn mix(
         &self,
         compute: &Compute,
-        block: &Block,
         layer: usize,
-        rows: usize,
-        decode_rows: usize,
+        batch: &Batch,
+        nothing_wanted: bool,
         kv: &mut KvPool,
         scratch: &mut Scratch,
     ) {
+        let (spec, block) = (&self.spec, &self.blocks[layer]);
+        let rows = batch.tokens.len();
+        self.set_mixer_input(compute, block, rows, batch.decode_rows, scratch);
+        match (&block.mixer, &spec.layers[layer].mixer) {
+            (MixerWeights::DeltaNet(weights), Mixer::DeltaNet(net)) => {
+                delta_net(compute, spec, net, weights, batch.sequences, rows, kv.states_mut(), scratch);
+            }
+            _ => {
+                let weights = block.mixer.attention();
+                self.project_qkv(compute, weights, layer, rows, kv, scratch);
+                if !nothing_wanted {
+                    self.attention(compute, weights, layer, batch, kv, scratch);
+                }
+            }
+        }
+    }
+
+    /// The norm of the mixer's input, in the formats of its projections.
+    fn set_mixer_input(
+        &self,
+        compute: &Compute,
+        block: &Block,
+        rows: usize,
+        decode_rows: usize,
+        scratch: &mut Scratch,
+    ) {
         let spec = &self.spec;
-        let Scratch { x, h, q, k, v, ropes, slots, activations, .. } = scratch;
-        let (width, q_width, kv_width) = (spec.width, spec.query_width(), spec.kv_width());
+        let Scratch { x, h, activations, .. } = scratch;
+        let (width, formats) = (spec.width, block.mixer.formats());
         let (x, h) = (&x[..rows * width], &mut h[..rows * width]);
         match (&block.attention_norm, &block.feed_norm) {
             (Some(weights), Some(_)) => {
-                activations.set_normed(compute, norm(spec, weights), x, h, block.qkv_formats, decode_rows);
+                activations.set_normed(compute, norm(spec, weights), x, h, formats, decode_rows);
             }
             // The feed-forward reads these norms too.
             (Some(weights), None) => {
                 norm(spec, weights).rows(compute, x, h);
-                activations.set(compute, h, width, block.qkv_formats, decode_rows);
+                activations.set(compute, h, width, formats, decode_rows);
             }
-            (None, _) => activations.set(compute, x, width, block.qkv_formats, decode_rows),
+            (None, _) => activations.set(compute, x, width, formats, decode_rows),
         }
-        let (q, k, v) = (&mut q[..rows * q_width], &mut k[..rows * kv_width], &mut v[..rows * kv_width]);
-        let turned = spec.layers[layer].rope.map(|index| &ropes[index]);
-        qkv(compute, spec, block, activations, turned, (q, &mut *k, &mut *v));
-        kv.write(compute, layer, k, v, &slots[..rows]);
     }
 
-    /// Attention of each row over its sequence.
-    fn attention(&self, compute: &Compute, layer: usize, batch: &Batch, kv: &KvPool, scratch: &mut Scratch) {
+    /// Projections of query, key and value with their biases, norms and rope; key and value go to the KV cache.
+    fn project_qkv(
+        &self,
+        compute: &Compute,
+        weights: &AttentionWeights,
+        layer: usize,
+        rows: usize,
+        kv: &mut KvPool,
+        scratch: &mut Scratch,
+    ) {
+        let spec = &self.spec;
+        let Scratch { q, k, v, mixed, attention_out, ropes, slots, activations, .. } = scratch;
+        let (q_width, kv_width) = (spec.query_width(), spec.kv_width());
+        let (q, k, v) = (&mut q[..rows * q_width], &mut k[..rows * kv_width], &mut v[..rows * kv_width]);
+        let turned = spec.layers[layer].rope.map(|index| &ropes[index]);
+        if spec.attention_gate {
+            let both = &mut mixed[..rows * spec.query_rows()];
+            let gates = (both, &mut attention_out[..rows * q_width]);
+            gated_qkv(compute, spec, weights, activations, turned, (q, &mut *k, &mut *v), gates);
+        } else {
+            qkv(compute, spec, weights, activations, turned, (q, &mut *k, &mut *v));
+        }
+        kv.write(compute, weights.kv_layer, k, v, &slots[..rows]);
+    }
+
+    /// Attention of each row over its sequence, times its gate if it has one.
+    fn attention(
+        &self,
+        compute: &Compute,
+        weights: &AttentionWeights,
+        layer: usize,
+        batch: &Batch,
+        kv: &KvPool,
+        scratch: &mut Scratch,
+    ) {
         let spec = &self.spec;
         let used = batch.tokens.len() * spec.query_width();
         let params = AttentionParams {
-            layer,
+            layer: weights.kv_layer,
             heads: spec.heads,
             mask: Mask::Causal { window: spec.layers[layer].window },
             scale: spec.attention_scale,
             soft_cap: spec.attention_soft_cap,
             bias: None,
         };
-        let (q, out) = (&scratch.q[..used], &mut scratch.attention_out[..used]);
-        kernels::attention(compute, kv, params, q, batch.sequences, out);
+        let Scratch { q, mixed, attention_out, .. } = scratch;
+        let (q, out) = (&q[..used], &mut attention_out[..used]);
+        if spec.attention_gate {
+            let attended = &mut mixed[..used];
+            kernels::attention(compute, kv, params, q, batch.sequences, attended);
+            kernels::gated(compute, Activation::Sigmoid, out, attended);
+        } else {
+            kernels::attention(compute, kv, params, q, batch.sequences, out);
+        }
     }
 
     /// The output projection of attention and the feed-forward, each added to the residual.
@@ -158,8 +223,8 @@ impl Model {
         let (x, h, out) = (&mut x[..rows * width], &mut h[..rows * width], &mut out[..rows * width]);
         activations.set(
             compute,
-            &attention_out[..rows * spec.query_width()],
-            spec.query_width(),
+            &attention_out[..rows * block.out.matrix.cols()],
+            block.out.matrix.cols(),
             block.out.matrix.activations(),
             decode_rows,
         );
@@ -247,13 +312,13 @@ pub(crate) fn add_residual(compute: &Compute, spec: &Spec, x: &mut [f32], out: &
 }
 
 /// Moves the wanted rows to the front of every buffer that is still read; returns how many there are.
-fn compact(spec: &Spec, want: &[usize], scratch: &mut Scratch) -> usize {
-    let (width, q_width) = (spec.width, spec.query_width());
+fn compact(spec: &Spec, out_width: usize, want: &[usize], scratch: &mut Scratch) -> usize {
+    let width = spec.width;
     for (to, &from) in want.iter().enumerate() {
         if to != from {
             scratch.x.copy_within(from * width..(from + 1) * width, to * width);
             scratch.h.copy_within(from * width..(from + 1) * width, to * width);
-            scratch.attention_out.copy_within(from * q_width..(from + 1) * q_width, to * q_width);
+            scratch.attention_out.copy_within(from * out_width..(from + 1) * out_width, to * out_width);
         }
     }
     want.len()
@@ -268,9 +333,13 @@ fn check(spec: &Spec, batch: &Batch, kv: &KvPool, scratch: &Scratch) -> Result<(
         if value == limit { Ok(()) } else { Err(Error::Batch { what, value, limit }) }
     };
     let shape = kv.shape();
-    equal("layers of the KV pool", shape.layers, spec.layers.len())?;
+    equal("layers of the KV pool", shape.layers, spec.kv_layers())?;
     equal("KV heads of the KV pool", shape.kv_heads, spec.kv_heads)?;
     equal("head size of the KV pool", shape.head_dim, spec.head_dim)?;
+    let states = kv.states().shape();
+    if spec.has_states() {
+        equal("values of a recurrent state", states.floats, spec.state_shape(1).floats)?;
+    }
     let rows = batch.tokens.len();
     within("rows", rows, scratch.max_rows)?;
     within("wanted rows", batch.want.len(), scratch.max_logit_rows)?;
@@ -292,6 +361,9 @@ fn check(spec: &Spec, batch: &Batch, kv: &KvPool, scratch: &Scratch) -> Result<(
         within("position", end, sequence.blocks.len().saturating_mul(BLOCK_TOKENS))?;
         within("position", end, u32::MAX as usize)?;
         equal("keys of a sequence", sequence.keys, end)?;
+        if spec.has_states() {
+            within("recurrent state", (sequence.state as usize).saturating_add(1), states.states)?;
+        }
         for &block in sequence.blocks {
             within("KV block", block as usize + 1, shape.blocks)?;
         }

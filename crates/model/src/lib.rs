@@ -12,6 +12,7 @@
 
 mod blocks;
 mod cost;
+mod delta_net;
 mod encode;
 mod encode_scratch;
 mod error;
@@ -22,6 +23,7 @@ pub mod heads;
 mod load;
 mod locate;
 mod memory;
+mod mixer;
 mod mlp;
 mod name_table;
 mod names;
@@ -44,6 +46,7 @@ pub use heads::Heads;
 pub use load::Model;
 pub use locate::{EncoderFormat, PackedWeight};
 pub use memory::MemoryNeed;
+pub use mixer::{DeltaNet, Mixer};
 pub use packed::{PackedCache, PackedCacheReport, PackedPlace};
 pub use rope::{Rope, RopeScaling};
 pub use scratch::Scratch;

@@ -5,14 +5,18 @@
 //! file's pages are released on the way: peak memory is the packed weights plus one or two megabytes a thread. With a
 //! packed cache (`crate::packed`) the matrices come from its file, and only vectors are read from the model.
 
-use crate::blocks::{Block, EncoderWeights, FeedWeights, Linear, Mlp, NormWeights};
+use crate::blocks::{
+    AttentionWeights, Block, DeltaNetWeights, EncoderWeights, FeedWeights, Linear, MixerWeights, Mlp,
+    NormWeights,
+};
 use crate::error::Error;
 use crate::locate::{self, EncoderFormat, LocatedWeight};
+use crate::mixer::{DeltaNet, Mixer};
 use crate::packed::{PackedCache, PackedCacheReport, PackedPlace, PackedStore, WeightsMemory};
 use crate::relative;
 use crate::rope::Rope;
 use crate::source::Source;
-use crate::spec::{FeedForward, Positions, Spec};
+use crate::spec::{FeedForward, Layer, Positions, Spec};
 use crate::tensors::floats;
 use crate::weight_role::{LayerWeight, WeightRole};
 use cpu::{Arena, Backing, Tier};
@@ -257,10 +261,6 @@ impl WeightLoader<'_> {
 
     fn block(&mut self, layer: usize) -> Block {
         let role = |part| WeightRole::Layer(layer, part);
-        let query = self.linear(role(LayerWeight::Query), role(LayerWeight::QueryBias));
-        let key = self.linear(role(LayerWeight::Key), role(LayerWeight::KeyBias));
-        let value = self.linear(role(LayerWeight::Value), role(LayerWeight::ValueBias));
-        let qkv_formats = query.matrix.activations() | key.matrix.activations() | value.matrix.activations();
         Block {
             attention_norm: self
                 .optional_norm(role(LayerWeight::AttentionNorm), role(LayerWeight::AttentionNormBias)),
@@ -269,12 +269,7 @@ impl WeightLoader<'_> {
                 .optional_linear(role(LayerWeight::PositionKey), role(LayerWeight::PositionKeyBias)),
             position_query: self
                 .optional_linear(role(LayerWeight::PositionQuery), role(LayerWeight::PositionQueryBias)),
-            query,
-            key,
-            value,
-            qkv_formats,
-            query_norm: self.vectors.remove(&role(LayerWeight::QueryNorm)),
-            key_norm: self.vectors.remove(&role(LayerWeight::KeyNorm)),
+            mixer: self.mixer(layer),
             out: self.linear(role(LayerWeight::Out), role(LayerWeight::OutBias)),
             attention_post_norm: self.optional_norm(
                 role(LayerWeight::AttentionPostNorm),
@@ -285,6 +280,46 @@ impl WeightLoader<'_> {
             feed_post_norm: self
                 .optional_norm(role(LayerWeight::FeedPostNorm), role(LayerWeight::FeedPostNormBias)),
         }
+    }
+
+    fn mixer(&mut self, layer: usize) -> MixerWeights {
+        let before = &self.spec.layers[..layer];
+        match self.spec.layers[layer].mixer {
+            Mixer::Attention => {
+                let kv_layer = before.iter().filter(|layer| layer.mixer.is_attention()).count();
+                MixerWeights::Attention(Box::new(self.attention(layer, kv_layer)))
+            }
+            Mixer::DeltaNet(net) => {
+                let state = before.iter().map(Layer::state_floats).sum();
+                MixerWeights::DeltaNet(Box::new(self.delta_net(layer, &net, state)))
+            }
+        }
+    }
+
+    fn attention(&mut self, layer: usize, kv_layer: usize) -> AttentionWeights {
+        let role = |part| WeightRole::Layer(layer, part);
+        let query = self.linear(role(LayerWeight::Query), role(LayerWeight::QueryBias));
+        let key = self.linear(role(LayerWeight::Key), role(LayerWeight::KeyBias));
+        let value = self.linear(role(LayerWeight::Value), role(LayerWeight::ValueBias));
+        let formats = query.matrix.activations() | key.matrix.activations() | value.matrix.activations();
+        let query_norm = self.vectors.remove(&role(LayerWeight::QueryNorm));
+        let key_norm = self.vectors.remove(&role(LayerWeight::KeyNorm));
+        AttentionWeights { query, key, value, formats, query_norm, key_norm, kv_layer }
+    }
+
+    fn delta_net(&mut self, layer: usize, net: &DeltaNet, state: usize) -> DeltaNetWeights {
+        let [input, gate, beta, alpha] =
+            [LayerWeight::MixerInput, LayerWeight::MixerGate, LayerWeight::Beta, LayerWeight::Alpha]
+                .map(|part| self.matrix(WeightRole::Layer(layer, part)));
+        let formats = input.activations() | gate.activations() | beta.activations() | alpha.activations();
+        let mut vector = |part| self.vector(WeightRole::Layer(layer, part));
+        let conv = by_input(&vector(LayerWeight::Conv), net.kernel);
+        let mut rates = vector(LayerWeight::DecayRate);
+        if net.log_rates {
+            rates.iter_mut().for_each(|rate| *rate = -rate.exp());
+        }
+        let (time_bias, norm) = (vector(LayerWeight::TimeBias), vector(LayerWeight::MixerNorm));
+        DeltaNetWeights { input, gate, beta, alpha, formats, conv, rates, time_bias, norm, state }
     }
 
     fn feed(&mut self, layer: usize) -> FeedWeights {
@@ -369,6 +404,10 @@ impl WeightLoader<'_> {
         Some(Linear { matrix, bias: self.vectors.remove(&bias) })
     }
 
+    fn vector(&mut self, role: WeightRole) -> Vec<f32> {
+        self.vectors.remove(&role).expect("the ledger closed: every declared weight was found")
+    }
+
     fn matrix(&mut self, role: WeightRole) -> Matrix {
         self.matrices.remove(&role).expect("the ledger closed: every declared weight was found")
     }
@@ -383,6 +422,11 @@ fn distance_bias(spec: &Spec, table: Option<Vec<f32>>) -> Option<DistanceBias> {
         }
         _ => None,
     }
+}
+
+/// A convolution's weights `[channels, kernel]` as `[kernel, channels]`.
+fn by_input(weights: &[f32], kernel: usize) -> Vec<f32> {
+    (0..kernel).flat_map(|input| weights.iter().skip(input).step_by(kernel).copied()).collect()
 }
 
 /// A weight's floats in another format.

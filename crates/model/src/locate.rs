@@ -167,7 +167,10 @@ fn cut<'a>(
     };
     let wrong_shape =
         || Error::Shape { name: place.name.clone(), found: tensor.shape.clone(), expected: expected.clone() };
-    if tensor.shape != expected {
+    // A depthwise convolution has a dimension of 1 in some files: `[channels, 1, kernel]`.
+    let is_squeezed = decl.role.is_table() && tensor.shape.len() > expected.len();
+    let squeezed: Vec<usize> = tensor.shape.iter().copied().filter(|n| !is_squeezed || *n != 1).collect();
+    if squeezed != expected {
         return Err(wrong_shape());
     }
     let sliced_vector = vector && matches!(place.slice, Slice::Rows { .. });

@@ -32,7 +32,7 @@ impl Spec {
     /// The shape of a KV cache of `blocks` blocks for this model.
     #[must_use]
     pub fn kv_shape(&self, blocks: usize, dtype: KvDtype) -> KvShape {
-        KvShape { layers: self.layers.len(), blocks, kv_heads: self.kv_heads, head_dim: self.head_dim, dtype }
+        KvShape { layers: self.kv_layers(), blocks, kv_heads: self.kv_heads, head_dim: self.head_dim, dtype }
     }
 
     /// The shape of a pool of `states` recurrent states for this model.

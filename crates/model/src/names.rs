@@ -69,8 +69,17 @@ pub(crate) fn ignorable(name: &str, spec: &Spec) -> bool {
     let other_senses =
         ["vision_tower.", "model.vision_tower.", "multi_modal_projector.", "model.multi_modal_projector."];
     buffers.iter().any(|b| name.ends_with(b))
+        || predicts(name, spec)
         || other_senses.iter().any(|s| name.starts_with(s))
         || (spec.lm_head != LmHead::Own && name.ends_with("lm_head.weight"))
+}
+
+/// Whether a tensor belongs to a block that predicts further tokens.
+fn predicts(name: &str, spec: &Spec) -> bool {
+    let layer = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')?.0.parse::<usize>().ok());
+    let first = spec.layers.len();
+    layer.is_some_and(|layer| (first..first + spec.prediction_layers).contains(&layer))
+        || (spec.has_states() && ["mtp.", "model.visual."].iter().any(|part| name.starts_with(part)))
 }
 
 /// The tensor `own`, or else the rows from `first` of the fused tensor `both`, which has `of` rows.
@@ -126,11 +135,12 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
         LayerWeight::ValueBias => fused("attn_v.bias", "attn_qkv.bias", q + kv, qkv),
         LayerWeight::QueryNorm => one("attn_q_norm.weight"),
         LayerWeight::KeyNorm => one("attn_k_norm.weight"),
-        LayerWeight::Out => one("attn_output.weight"),
+        LayerWeight::Out => any(&["attn_output.weight", "ssm_out.weight"]),
         LayerWeight::OutBias => one("attn_output.bias"),
         LayerWeight::AttentionPostNorm => any(&["post_attention_norm.weight", "attn_output_norm.weight"]),
         LayerWeight::AttentionPostNormBias => one("attn_output_norm.bias"),
-        LayerWeight::FeedNorm => one("ffn_norm.weight"),
+        // In models without post-norms, Qwen3.5's "post_attention_norm" precedes the feed-forward.
+        LayerWeight::FeedNorm => any(&["ffn_norm.weight", "post_attention_norm.weight"]),
         LayerWeight::FeedNormBias => one("ffn_norm.bias"),
         // Phi-3 keeps gate and up in one tensor under up's name.
         LayerWeight::Gate => fused("ffn_gate.weight", "ffn_up.weight", 0, 2 * ff),
@@ -148,6 +158,14 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
         LayerWeight::ExpertGate(e) => stacked("ffn_gate", e, ff, Some(0)),
         LayerWeight::ExpertUp(e) => stacked("ffn_up", e, ff, Some(ff)),
         LayerWeight::ExpertDown(e) => stacked("ffn_down", e, spec.width, None),
+        LayerWeight::MixerInput => one("attn_qkv.weight"),
+        LayerWeight::MixerGate => one("attn_gate.weight"),
+        LayerWeight::Beta => one("ssm_beta.weight"),
+        LayerWeight::Alpha => one("ssm_alpha.weight"),
+        LayerWeight::Conv => one("ssm_conv1d.weight"),
+        LayerWeight::DecayRate => one("ssm_a"),
+        LayerWeight::TimeBias => one("ssm_dt.bias"),
+        LayerWeight::MixerNorm => one("ssm_norm.weight"),
         LayerWeight::PositionKey
         | LayerWeight::PositionKeyBias
         | LayerWeight::PositionQuery
@@ -202,7 +220,17 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
         LayerWeight::ValueBias => fused("self_attn.v_proj.bias", "self_attn.qkv_proj.bias", q + kv, qkv),
         LayerWeight::QueryNorm => any(&["self_attn.q_norm.weight"]),
         LayerWeight::KeyNorm => any(&["self_attn.k_norm.weight"]),
-        LayerWeight::Out => any(&["self_attn.o_proj.weight", "self_attn.dense.weight"]),
+        LayerWeight::Out => {
+            any(&["self_attn.o_proj.weight", "self_attn.dense.weight", "linear_attn.out_proj.weight"])
+        }
+        LayerWeight::MixerInput => any(&["linear_attn.in_proj_qkv.weight"]),
+        LayerWeight::MixerGate => any(&["linear_attn.in_proj_z.weight"]),
+        LayerWeight::Beta => any(&["linear_attn.in_proj_b.weight"]),
+        LayerWeight::Alpha => any(&["linear_attn.in_proj_a.weight"]),
+        LayerWeight::Conv => any(&["linear_attn.conv1d.weight"]),
+        LayerWeight::DecayRate => any(&["linear_attn.A_log"]),
+        LayerWeight::TimeBias => any(&["linear_attn.dt_bias"]),
+        LayerWeight::MixerNorm => any(&["linear_attn.norm.weight"]),
         LayerWeight::OutBias => any(&["self_attn.o_proj.bias", "self_attn.dense.bias"]),
         LayerWeight::AttentionPostNorm => any(&["post_attention_layernorm.weight"]),
         LayerWeight::FeedNorm => any(&[&format!("{feed_norm}.weight")]),

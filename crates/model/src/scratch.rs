@@ -16,8 +16,16 @@ pub struct Scratch {
     pub(crate) out: AlignedVec<f32>,
     /// Queries `[rows, heads * head_dim]`.
     pub(crate) q: AlignedVec<f32>,
-    /// The output of attention `[rows, heads * head_dim]`.
+    /// The output of attention or recurrence `[rows, heads * head_dim]`; before that, its gate.
     pub(crate) attention_out: AlignedVec<f32>,
+    /// What a recurrent layer convolves, later its output `[rows, channels]`.
+    pub(crate) mixer_in: AlignedVec<f32>,
+    /// Convolved rows `[rows, channels]`; where attention is gated, queries with their gates, later its output.
+    pub(crate) mixed: AlignedVec<f32>,
+    /// The decay of each value head's state `[rows, value_heads]`.
+    pub(crate) decay: Vec<f32>,
+    /// The gain of each value head `[rows, value_heads]`.
+    pub(crate) gain: Vec<f32>,
     /// Keys `[rows, kv_heads * head_dim]`.
     pub(crate) k: AlignedVec<f32>,
     /// Values `[rows, kv_heads * head_dim]`.
@@ -68,7 +76,11 @@ impl Scratch {
             h: floats(spec.width),
             out: floats(spec.width),
             q: floats(q),
-            attention_out: floats(q),
+            attention_out: floats(out_width(spec)),
+            mixer_in: floats(channels(spec)),
+            mixed: floats(mixed_width(spec)),
+            decay: vec![0.0; rows * factors(spec)],
+            gain: vec![0.0; rows * factors(spec)],
             k: floats(kv),
             v: floats(kv),
             gate: floats(feed),
@@ -87,8 +99,8 @@ impl Scratch {
         let (rows, logit_rows) = (max_rows.max(1) as u64, max_logit_rows.max(1) as u64);
         let (experts, used) = spec.experts();
         let rotary: usize = spec.ropes.iter().map(|r| r.rotary_dim).sum();
-        let mut floats =
-            3 * spec.width + 2 * spec.query_width() + 2 * spec.kv_width() + 2 * spec.feed_width();
+        let mut floats = 3 * spec.width + spec.query_width() + 2 * spec.kv_width() + 2 * spec.feed_width();
+        floats += out_width(spec) + channels(spec) + mixed_width(spec) + 2 * factors(spec);
         floats += rotary + 2;
         if experts > 0 {
             floats += experts + 4 * used + 2 * spec.width;
@@ -101,7 +113,28 @@ impl Scratch {
 
 /// The largest K of any matrix of the model.
 fn widest(spec: &Spec) -> usize {
-    spec.width.max(spec.query_width()).max(spec.feed_width())
+    spec.width.max(out_width(spec)).max(spec.feed_width())
+}
+
+/// The widest output of attention or recurrence.
+fn out_width(spec: &Spec) -> usize {
+    let attention = spec.query_width();
+    spec.layers.iter().map(|layer| layer.mixer.out_width(attention)).fold(attention, usize::max)
+}
+
+/// The most channels of a convolution.
+fn channels(spec: &Spec) -> usize {
+    spec.layers.iter().map(|layer| layer.mixer.channels()).max().unwrap_or(0)
+}
+
+/// Columns of [`Scratch::mixed`].
+fn mixed_width(spec: &Spec) -> usize {
+    channels(spec).max(if spec.attention_gate { spec.query_rows() } else { 0 })
+}
+
+/// The most value heads of a recurrent layer.
+fn factors(spec: &Spec) -> usize {
+    spec.layers.iter().map(|layer| layer.mixer.factors()).max().unwrap_or(0)
 }
 
 impl Routing {

@@ -5,6 +5,7 @@
 //! `layer_types`). What all decoders share is read here; a family's file reads its differences.
 
 mod defaults;
+mod recurrent;
 mod rope;
 
 use crate::error::Error;
@@ -233,13 +234,15 @@ impl<'a> Source<'a> {
             heads,
             kv_heads,
             head_dim,
-            layers: vec![Layer { window: None, rope: Some(0), feed, attention_norm: true }; layers],
+            layers: vec![Layer::attention(feed); layers],
             norm: Norm { kind, eps, bias: kind == NormKind::Layer, plus_one: false },
             norm_place: NormPlace::Pre,
             embedding_norm: false,
             final_norm: true,
             parallel: false,
             qk_norm: false,
+            attention_gate: false,
+            prediction_layers: 0,
             biases: Biases::default(),
             activation: self.activation(HIDDEN_ACT)?.unwrap_or(Activation::Silu),
             gated: true,

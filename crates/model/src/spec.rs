@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::heads::Heads;
+use crate::mixer::Mixer;
 use crate::name_table::Names;
 use crate::rope::Rope;
 use crate::weight_role::{LayerWeight, WeightDecl, WeightRole, decl, put_if};
@@ -38,6 +39,10 @@ pub struct Spec {
     pub parallel: bool,
     /// Whether each query and key head is RMS-normalised before rope.
     pub qk_norm: bool,
+    /// Whether the query projection gives, after each head's query, a gate of its output: `sigmoid(gate) · attention`.
+    pub attention_gate: bool,
+    /// Layers after the last one that predict further tokens; they are not computed.
+    pub prediction_layers: usize,
     /// Which projections have a bias.
     pub biases: Biases,
     /// The activation function of the feed-forward.
@@ -174,6 +179,8 @@ pub enum LmHead {
 /// One transformer layer.
 #[derive(Clone, Debug)]
 pub struct Layer {
+    /// What mixes the positions; the window and rope are those of attention.
+    pub mixer: Mixer,
     /// Sliding window: a position attends to itself and the `window - 1` before it, in a bidirectional model to those at
     /// a distance of at most `window`; `None` for full attention.
     pub window: Option<usize>,
@@ -257,6 +264,24 @@ impl Spec {
     #[must_use]
     pub fn query_width(&self) -> usize {
         self.heads * self.head_dim
+    }
+
+    /// Rows of the query projection: queries, and gates if there are some.
+    #[must_use]
+    pub fn query_rows(&self) -> usize {
+        self.query_width() * if self.attention_gate { 2 } else { 1 }
+    }
+
+    /// Whether sequences have recurrent states.
+    #[must_use]
+    pub fn has_states(&self) -> bool {
+        self.kv_layers() < self.layers.len()
+    }
+
+    /// Layers of attention, which have a KV cache.
+    #[must_use]
+    pub fn kv_layers(&self) -> usize {
+        self.layers.iter().filter(|layer| layer.mixer.is_attention()).count()
     }
 
     /// Width of all key heads together, which equals that of all value heads.
@@ -343,17 +368,19 @@ impl Spec {
         };
         optional(pre && layer.attention_norm, LayerWeight::AttentionNorm, &[width]);
         optional(pre && layer.attention_norm && norm_bias, LayerWeight::AttentionNormBias, &[width]);
+        let attends = layer.mixer.is_attention();
         for (weight, bias, rows) in [
-            (LayerWeight::Query, LayerWeight::QueryBias, q),
+            (LayerWeight::Query, LayerWeight::QueryBias, self.query_rows()),
             (LayerWeight::Key, LayerWeight::KeyBias, kv),
             (LayerWeight::Value, LayerWeight::ValueBias, kv),
         ] {
-            optional(true, weight, &[rows, width]);
-            optional(self.biases.qkv, bias, &[rows]);
+            optional(attends, weight, &[rows, width]);
+            optional(attends && self.biases.qkv, bias, &[rows]);
         }
-        optional(self.qk_norm, LayerWeight::QueryNorm, &[self.head_dim]);
-        optional(self.qk_norm, LayerWeight::KeyNorm, &[self.head_dim]);
-        optional(true, LayerWeight::Out, &[width, q]);
+        optional(attends && self.qk_norm, LayerWeight::QueryNorm, &[self.head_dim]);
+        optional(attends && self.qk_norm, LayerWeight::KeyNorm, &[self.head_dim]);
+        layer.mixer.weights(width, &mut |part, shape| optional(true, part, shape));
+        optional(true, LayerWeight::Out, &[width, layer.mixer.out_width(q)]);
         optional(self.biases.out, LayerWeight::OutBias, &[width]);
         for (weight, bias) in [
             (LayerWeight::PositionKey, LayerWeight::PositionKeyBias),
@@ -432,6 +459,7 @@ impl Spec {
         require(self.norm.eps.is_finite(), "norm epsilon", self.norm.eps, "a finite number")?;
         for layer in &self.layers {
             require(layer.window != Some(0), "sliding window", 0, "at least 1")?;
+            layer.mixer.check()?;
             if let FeedForward::Experts { count, used, .. } = layer.feed {
                 require((1..=4096).contains(&count), "experts", count, "1 to 4096")?;
                 let most = count.min(MAX_EXPERTS_USED);
@@ -467,10 +495,15 @@ impl Spec {
 }
 
 impl Layer {
+    /// A layer of attention over all positions, with the first rotary table.
+    pub(crate) fn attention(feed: FeedForward) -> Layer {
+        Layer { mixer: Mixer::Attention, window: None, rope: Some(0), feed, attention_norm: true }
+    }
+
     /// Values that the layer keeps of a sequence in its recurrent state; 0 for attention.
     #[must_use]
     pub fn state_floats(&self) -> usize {
-        0
+        self.mixer.state_floats()
     }
 }
 

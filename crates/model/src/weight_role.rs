@@ -46,7 +46,11 @@ impl WeightRole {
     pub(crate) fn is_table(self) -> bool {
         matches!(
             self,
-            WeightRole::Position | WeightRole::TokenType | WeightRole::RelativeBias | WeightRole::Relative
+            WeightRole::Position
+                | WeightRole::TokenType
+                | WeightRole::RelativeBias
+                | WeightRole::Relative
+                | WeightRole::Layer(_, LayerWeight::Conv)
         )
     }
 
@@ -110,6 +114,14 @@ pub enum LayerWeight {
     ExpertGate(usize),
     ExpertUp(usize),
     ExpertDown(usize),
+    MixerInput,
+    MixerGate,
+    Beta,
+    Alpha,
+    Conv,
+    DecayRate,
+    TimeBias,
+    MixerNorm,
 }
 
 /// A weight of a spec: its role, and its shape `[rows, cols]` or `[cols]`.

@@ -18,9 +18,14 @@ fn activations_match_their_formulas_on_every_tier() {
     let x: Vec<f32> = (0..1003).map(|i| (i as f32 - 500.0) * 0.01).collect();
     for tier in Tier::available() {
         let c = Compute::new(tier, Pool::new(2, None).unwrap());
-        for act in
-            [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::Relu, Activation::Tanh]
-        {
+        for act in [
+            Activation::Silu,
+            Activation::GeluTanh,
+            Activation::Gelu,
+            Activation::Relu,
+            Activation::Tanh,
+            Activation::Sigmoid,
+        ] {
             let mut got = x.clone();
             activate(&c, act, &mut got);
             let mut with_up = x.clone();
@@ -36,6 +41,7 @@ fn activations_match_their_formulas_on_every_tier() {
                     Activation::Gelu => v / 2.0 * (1.0 + erf_series(v / 2f64.sqrt())),
                     Activation::Relu => v.max(0.0),
                     Activation::Tanh => v.tanh(),
+                    Activation::Sigmoid => 1.0 / (1.0 + (-v).exp()),
                 };
                 assert!((f64::from(got[i]) - want).abs() < 2e-6, "{tier} {act:?}({v}) = {}", got[i]);
                 assert_eq!(with_up[i], got[i] * x[i]);

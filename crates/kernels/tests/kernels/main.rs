@@ -11,6 +11,7 @@ mod elementwise;
 mod matmul;
 mod norm;
 mod panels;
+mod recurrent;
 mod rope;
 mod tuning;
 

@@ -79,10 +79,16 @@ const RULES: &[Rule] = &[
     // 1 is softmax in llama.cpp's `llama_expert_gating_func_type`.
     (Key("expert_gating_func", &[]), Neutral::One, "1: routers are softmax here", &[]),
     (Key("leading_dense_block_count", &[]), Neutral::Off, "0: read from the tensors", &[]),
-    (Key("rope.dimension_sections", &[]), Neutral::Off, "not there: rope in sections is not built", &[]),
+    // Sections matter only for positions in images.
+    (
+        Key("rope.dimension_sections", &[]),
+        Neutral::Off,
+        "not there: rope in sections is not built",
+        &["qwen35"],
+    ),
     (Key("attention.temperature_scale", &[]), Neutral::Off, "0: scaled by position is not built", &[]),
     (Key("attention.shared_kv_layers", &[]), Neutral::Off, "0: shared keys and values are not built", &[]),
-    (Key("nextn_predict_layers", &[]), Neutral::Off, "0: prediction layers are not built", &[]),
+    (Key("nextn_predict_layers", &[]), Neutral::Off, "0: prediction layers are not built", &["qwen35"]),
     (Key("", &["use_mrope"]), Neutral::Off, "false: rope in sections is not built", &[]),
 ];
 

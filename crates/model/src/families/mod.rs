@@ -20,6 +20,7 @@ mod phi2;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen35;
 mod qwen3moe;
 mod roberta;
 mod roberta_heads;
@@ -64,6 +65,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "qwen2",    gguf: true, hugging_face: &["Qwen2ForCausalLM", "qwen2"],                                        models: "Qwen2, Qwen2.5, Qwen2.5-Coder",                 read: qwen2::read },
     Family { name: "qwen3",    gguf: true, hugging_face: &["Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification", "qwen3"],                                        models: "Qwen3 0.6B to 32B",                             read: qwen3::read },
     Family { name: "qwen3moe", gguf: true, hugging_face: &["Qwen3MoeForCausalLM", "qwen3_moe"],                                 models: "Qwen3 30B-A3B, 235B-A22B",                      read: qwen3moe::read },
+    Family { name: "qwen35",   gguf: true, hugging_face: &["Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "qwen3_5", "qwen3_5_text"], models: "Qwen3.5 and 3.6 0.8B to 27B (text)", read: qwen35::read },
     Family { name: "gemma",    gguf: true, hugging_face: &["GemmaForCausalLM", "gemma"],                                        models: "Gemma 2B and 7B",                               read: gemma::read },
     Family { name: "gemma2",   gguf: true, hugging_face: &["Gemma2ForCausalLM", "gemma2"],                                      models: "Gemma 2 2B, 9B, 27B",                           read: gemma2::read },
     Family { name: "gemma3",   gguf: true, hugging_face: &["Gemma3ForCausalLM", "gemma3_text", "Gemma3ForConditionalGeneration"], models: "Gemma 3 270M to 27B (text)",                  read: gemma3::read },

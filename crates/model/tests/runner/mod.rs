@@ -7,6 +7,9 @@ use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool, Precision, SeqRows};
 use model::{Batch, Model, PackedCache, PackedCacheReport, Scratch, Spec};
 use std::path::{Path, PathBuf};
 
+/// Recurrent states that a runner has.
+const STATES: usize = 16;
+
 /// A model with memory for a few sequences.
 pub(crate) struct Runner {
     pub(crate) model: Model,
@@ -14,6 +17,7 @@ pub(crate) struct Runner {
     kv: KvPool,
     scratch: Scratch,
     free: Vec<u32>,
+    free_states: Vec<u32>,
     /// So many of the rows of the batches to come, from the first, are of answers.
     pub(crate) decode_rows: usize,
 }
@@ -22,6 +26,7 @@ pub(crate) struct Runner {
 #[derive(Default)]
 pub(crate) struct Sequence {
     blocks: Vec<u32>,
+    state: Option<u32>,
     len: usize,
 }
 
@@ -77,11 +82,13 @@ impl Runner {
         let (model, cached) = Model::load_cached(spec, &opened, &compute, precision, cache, &mut |_| ())
             .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let blocks = 96;
-        let kv = KvPool::new(model.spec.kv_shape(blocks, kv)).expect("a small pool");
+        let (kv_shape, states) = (model.spec.kv_shape(blocks, kv), model.spec.state_shape(STATES));
+        let kv = KvPool::with_states(kv_shape, states).expect("a small pool");
         let scratch = Scratch::new(&model.spec, 256, 256);
         // Blocks in no order, as after a day of serving.
         let free = (0..blocks as u32).map(|b| (b * 37) % blocks as u32).collect();
-        (Runner { model, compute, kv, scratch, free, decode_rows: 0 }, cached)
+        let free_states = (0..STATES as u32).collect();
+        (Runner { model, compute, kv, scratch, free, free_states, decode_rows: 0 }, cached)
     }
 
     /// Runs one batch; returns the logits of every row `[rows, vocab]`.
@@ -101,13 +108,22 @@ impl Runner {
             while run.sequence.blocks.len() * BLOCK_TOKENS < end {
                 run.sequence.blocks.push(self.free.pop().expect("enough blocks"));
             }
-            parts.push((first..tokens.len(), run.sequence.len));
+            let state = *run.sequence.state.get_or_insert_with(|| {
+                let state = self.free_states.pop().expect("enough states");
+                if self.model.spec.has_states() {
+                    self.kv.states_mut().clear(state);
+                }
+                state
+            });
+            parts.push((first..tokens.len(), run.sequence.len, state));
             run.sequence.len = end;
         }
         let sequences: Vec<SeqRows> = parts
             .into_iter()
             .zip(runs.iter())
-            .map(|((rows, first_position), run)| SeqRows::last(rows, first_position, &run.sequence.blocks))
+            .map(|((rows, first_position, state), run)| {
+                SeqRows::last(rows, first_position, &run.sequence.blocks).with_state(state)
+            })
             .collect();
         let decode_rows = self.decode_rows.min(tokens.len());
         let batch = Batch { tokens: &tokens, sequences: &sequences, want, decode_rows };
@@ -120,6 +136,7 @@ impl Runner {
     /// Gives a finished sequence's blocks back.
     pub(crate) fn end(&mut self, sequence: Sequence) {
         self.free.extend(sequence.blocks);
+        self.free_states.extend(sequence.state);
     }
 
     /// The logits of every position of a prompt, in chunks of `chunk` tokens.

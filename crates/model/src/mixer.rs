@@ -1,0 +1,178 @@
+//! What mixes the positions of a layer: attention over keys and values, or a recurrence with a state.
+
+use crate::error::Error;
+use crate::weight_role::LayerWeight;
+use kernels::{CausalConv, LinearAttention, StateRule};
+
+/// The mixer of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mixer {
+    /// Attention, by the spec's heads.
+    Attention,
+    /// Gated DeltaNet (Yang, Kautz and Hatamizadeh, 2024), as in Qwen3-Next and Qwen3.5.
+    DeltaNet(DeltaNet),
+}
+
+/// The dimensions of a gated DeltaNet layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeltaNet {
+    /// Heads of queries and keys; divides `value_heads`.
+    pub key_heads: usize,
+    /// Heads of values, each with a state `[key_dim, value_dim]`.
+    pub value_heads: usize,
+    /// Width of a query or key.
+    pub key_dim: usize,
+    /// Width of a value.
+    pub value_dim: usize,
+    /// Inputs that the convolution before it sees, the row's own included.
+    pub kernel: usize,
+    /// Whether value head `h` belongs to key head `h % key_heads` (GGUF), and not to the one that its group has.
+    pub tiled: bool,
+    /// Whether the file stores the logarithm of the decay rates (`A_log`), and not the negative rates.
+    pub log_rates: bool,
+}
+
+impl DeltaNet {
+    /// Width of all queries, which equals that of all keys.
+    #[must_use]
+    pub fn keys_width(&self) -> usize {
+        self.key_heads * self.key_dim
+    }
+
+    /// Width of all values, and of the layer's output before its projection.
+    #[must_use]
+    pub fn values_width(&self) -> usize {
+        self.value_heads * self.value_dim
+    }
+
+    /// Channels of the convolution: queries, keys and values.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        2 * self.keys_width() + self.values_width()
+    }
+
+    /// The recurrence.
+    #[must_use]
+    pub fn attention(&self) -> LinearAttention {
+        LinearAttention {
+            key_heads: self.key_heads,
+            value_heads: self.value_heads,
+            key_dim: self.key_dim,
+            value_dim: self.value_dim,
+            tiled: self.tiled,
+            rule: StateRule::Delta,
+        }
+    }
+
+    /// Values of a state that the convolution has; those of the recurrence follow.
+    pub(crate) fn conv_floats(&self) -> usize {
+        CausalConv::state_floats(self.kernel, self.channels())
+    }
+
+    fn weights(&self, width: usize, put: &mut dyn FnMut(LayerWeight, &[usize])) {
+        put(LayerWeight::MixerInput, &[self.channels(), width]);
+        put(LayerWeight::MixerGate, &[self.values_width(), width]);
+        put(LayerWeight::Beta, &[self.value_heads, width]);
+        put(LayerWeight::Alpha, &[self.value_heads, width]);
+        put(LayerWeight::Conv, &[self.channels(), self.kernel]);
+        put(LayerWeight::DecayRate, &[self.value_heads]);
+        put(LayerWeight::TimeBias, &[self.value_heads]);
+        put(LayerWeight::MixerNorm, &[self.value_dim]);
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let limits = [
+            ("key heads of linear attention", self.key_heads, 1 << 12),
+            ("value heads of linear attention", self.value_heads, 1 << 12),
+            ("key size of linear attention", self.key_dim, 1 << 12),
+            ("value size of linear attention", self.value_dim, 1 << 12),
+        ];
+        for (what, value, limit) in limits {
+            require((1..=limit).contains(&value), what, value, &format!("1 to {limit}"))?;
+        }
+        require(
+            self.value_heads.is_multiple_of(self.key_heads),
+            "value heads of linear attention",
+            self.value_heads,
+            &format!("a multiple of the {} key heads", self.key_heads),
+        )?;
+        let most = CausalConv::MAX_KERNEL;
+        require((2..=most).contains(&self.kernel), "convolution kernel", self.kernel, &format!("2 to {most}"))
+    }
+}
+
+impl Mixer {
+    /// Values that the mixer keeps of a sequence in its recurrent state; 0 for attention.
+    #[must_use]
+    pub fn state_floats(&self) -> usize {
+        match self {
+            Mixer::Attention => 0,
+            Mixer::DeltaNet(net) => net.conv_floats() + net.attention().state_floats(),
+        }
+    }
+
+    /// Whether this is attention, with keys and values in the KV cache.
+    #[must_use]
+    pub fn is_attention(&self) -> bool {
+        matches!(self, Mixer::Attention)
+    }
+
+    /// Width of the rows before the output projection, where attention has `attention`.
+    pub(crate) fn out_width(&self, attention: usize) -> usize {
+        match self {
+            Mixer::Attention => attention,
+            Mixer::DeltaNet(net) => net.values_width(),
+        }
+    }
+
+    /// Width of the rows that are convolved; 0 without convolution.
+    pub(crate) fn channels(&self) -> usize {
+        match self {
+            Mixer::Attention => 0,
+            Mixer::DeltaNet(net) => net.channels(),
+        }
+    }
+
+    /// Factors of each row.
+    pub(crate) fn factors(&self) -> usize {
+        match self {
+            Mixer::Attention => 0,
+            Mixer::DeltaNet(net) => net.value_heads,
+        }
+    }
+
+    /// Multiply-adds of one row in a model of this width, before the output projection: of a recurrent layer.
+    pub(crate) fn multiply_adds(&self, width: usize) -> u64 {
+        match self {
+            Mixer::Attention => 0,
+            Mixer::DeltaNet(net) => {
+                let rows = net.channels() + net.values_width() + 2 * net.value_heads;
+                let state = 3 * net.attention().state_floats() + net.channels() * net.kernel;
+                (width * rows + state) as u64
+            }
+        }
+    }
+
+    /// The weights that a recurrent mixer has in place of query, key and value.
+    pub(crate) fn weights(&self, width: usize, put: &mut dyn FnMut(LayerWeight, &[usize])) {
+        match self {
+            Mixer::Attention => {}
+            Mixer::DeltaNet(net) => net.weights(width, put),
+        }
+    }
+
+    /// Checks the ranges of all dimensions.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self {
+            Mixer::Attention => Ok(()),
+            Mixer::DeltaNet(net) => net.check(),
+        }
+    }
+}
+
+fn require(ok: bool, key: &str, value: usize, expected: &str) -> Result<(), Error> {
+    if ok {
+        return Ok(());
+    }
+    Err(Error::BadValue { key: key.to_owned(), value: value.to_string(), expected: expected.to_owned() })
+}
