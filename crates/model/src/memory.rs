@@ -6,7 +6,7 @@ use crate::scratch::Scratch;
 use crate::source::Source;
 use crate::spec::{Layer, Spec};
 use cpu::Tier;
-use kernels::{BLOCK_TOKENS, KvDtype, KvShape, Precision, StateShape};
+use kernels::{BLOCK_TOKENS, KvDtype, KvPool, KvShape, Precision, StateShape};
 use weights::Opened;
 
 /// The memory that serving a model takes, in bytes.
@@ -40,6 +40,14 @@ impl Spec {
     pub fn state_shape(&self, states: usize) -> StateShape {
         let floats = self.layers.iter().map(Layer::state_floats).sum();
         StateShape { states: if floats == 0 { 0 } else { states }, floats }
+    }
+
+    /// A KV cache of `blocks` blocks for this model, with `states` recurrent states if it has such layers.
+    ///
+    /// # Errors
+    /// A head that is too wide, or no memory.
+    pub fn kv_pool(&self, blocks: usize, dtype: KvDtype, states: usize) -> Result<KvPool, kernels::Error> {
+        KvPool::with_states(self.kv_shape(blocks, dtype), self.state_shape(states))
     }
 
     /// Bytes of the KV cache for one token, over all layers.

@@ -72,6 +72,20 @@ pub struct Shape {
     rope_long: Option<Long>,
     /// Sliding window, in tokens; the family decides which layers have it.
     window: Option<usize>,
+    /// The recurrent layers of a hybrid.
+    delta_net: Option<DeltaNetShape>,
+}
+
+/// Gated DeltaNet layers: all but each `interval`-th.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeltaNetShape {
+    interval: usize,
+    key_heads: usize,
+    value_heads: usize,
+    /// Width of a key and of a value.
+    head_dim: usize,
+    kernel: usize,
 }
 
 /// Llama 3.1's scaling, see [`RopeScaling::Llama3`].
@@ -154,8 +168,7 @@ impl Shape {
         }
         let wanted = self.wanted(recipe, &metadata)?;
         for tensor in wanted.iter().filter(|tensor| tensor.shape.len() == 1) {
-            let middle = if tensor.role.is_norm() { 1.0 } else { 0.0 };
-            let values = random.weights(middle, tensor.shape[0]);
+            let values = random.weights(tensor.role.usual(), tensor.shape[0]);
             tensors.push(vector(tensor.name.clone(), &values, &mut vectors));
         }
         parts[0] = vectors;
@@ -233,7 +246,8 @@ impl Shape {
             let head = decl.role == WeightRole::Head || (decl.role == WeightRole::Embedding && self.tied);
             let cols = shape[shape.len() - 1];
             let matrix = MatrixInfo { name: &place.name, layer, layers: spec.layers.len(), head, cols };
-            let dtype = if shape.len() == 1 { Dtype::F32 } else { recipe.format(&matrix) };
+            let is_float = shape.len() == 1 || decl.role.is_table();
+            let dtype = if is_float { Dtype::F32 } else { recipe.format(&matrix) };
             wanted.push(TensorDecl { name: place.name.clone(), role: decl.role, dtype, shape });
         }
         Ok(wanted)
@@ -313,6 +327,18 @@ impl Shape {
         own("rope.freq_base", Value::F32(self.rope_base));
         if let Some(window) = self.window {
             own("attention.sliding_window", Value::U32(window as u32));
+        }
+        if let Some(net) = &self.delta_net {
+            for (key, size) in [
+                ("full_attention_interval", net.interval),
+                ("ssm.group_count", net.key_heads),
+                ("ssm.time_step_rank", net.value_heads),
+                ("ssm.state_size", net.head_dim),
+                ("ssm.inner_size", net.value_heads * net.head_dim),
+                ("ssm.conv_kernel", net.kernel),
+            ] {
+                own(key, Value::U32(size as u32));
+            }
         }
         if let Some(factor) = self.rope_linear {
             own("rope.scaling.type", Value::String("linear".to_owned()));

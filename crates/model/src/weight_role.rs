@@ -60,6 +60,16 @@ impl WeightRole {
         matches!(self, WeightRole::Task(_))
     }
 
+    /// The usual value of a vector's weights: 1 for norms, a slow decay for recurrent states, 0 for biases.
+    pub(crate) fn usual(self) -> f32 {
+        match self {
+            WeightRole::Layer(_, LayerWeight::MixerNorm) => 1.0,
+            WeightRole::Layer(_, LayerWeight::DecayRate) => -0.1,
+            role if role.is_norm() => 1.0,
+            _ => 0.0,
+        }
+    }
+
     /// Whether this is the weight of a norm.
     pub(crate) fn is_norm(self) -> bool {
         match self {

@@ -82,8 +82,7 @@ impl Runner {
         let (model, cached) = Model::load_cached(spec, &opened, &compute, precision, cache, &mut |_| ())
             .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let blocks = 96;
-        let (kv_shape, states) = (model.spec.kv_shape(blocks, kv), model.spec.state_shape(STATES));
-        let kv = KvPool::with_states(kv_shape, states).expect("a small pool");
+        let kv = model.spec.kv_pool(blocks, kv, STATES).expect("a small pool");
         let scratch = Scratch::new(&model.spec, 256, 256);
         // Blocks in no order, as after a day of serving.
         let free = (0..blocks as u32).map(|b| (b * 37) % blocks as u32).collect();

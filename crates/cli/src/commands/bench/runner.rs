@@ -123,7 +123,7 @@ impl<'a> Runner<'a> {
             err!("{}: {}", about.label, reading.say(model.backing()));
         });
         Ok(Runner {
-            kv: KvPool::new(model.spec.kv_shape(blocks, kv))?,
+            kv: model.spec.kv_pool(blocks, kv, streams)?,
             scratch: Scratch::new(&model.spec, rows, streams),
             about,
             reading,
@@ -279,10 +279,12 @@ impl<'a> Runner<'a> {
             let positions = part.first..part.first + part.rows;
             let blocks = &self.tables[part.stream][..positions.end.div_ceil(BLOCK_TOKENS)];
             let rows = tokens.len()..tokens.len() + part.rows;
-            sequences.push(SeqRows::last(rows, part.first, blocks));
+            sequences.push(SeqRows::last(rows, part.first, blocks).with_state(part.stream as u32));
             tokens.extend(positions.map(|position| token(part.stream, position, spec.vocab)));
             want.extend(part.wanted.then(|| tokens.len() - 1));
             self.work.bytes += spec.kv_read_bytes(part.first + part.rows - 1, self.kv.shape().dtype);
+            // A state is read and written.
+            self.work.bytes += 2 * spec.state_shape(1).bytes();
             self.work.multiply_adds += spec.multiply_adds(part.first, part.rows, usize::from(part.wanted));
         }
         self.work.bytes += self.model.weight_read_bytes(tokens.len());

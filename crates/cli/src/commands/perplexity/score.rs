@@ -95,8 +95,7 @@ impl Runner {
     pub(super) fn new(model: Model, context: usize, kv: KvDtype) -> Result<Runner, Failure> {
         let spec = &model.spec;
         let blocks = context.div_ceil(BLOCK_TOKENS);
-        let shape = spec.kv_shape(blocks, kv);
-        let (kv, scratch) = (KvPool::new(shape)?, Scratch::new(spec, PIECE, PIECE));
+        let (kv, scratch) = (spec.kv_pool(blocks, kv, 1)?, Scratch::new(spec, PIECE, PIECE));
         Ok(Runner { kv, scratch, blocks: (0..blocks as u32).collect(), model })
     }
 
@@ -114,7 +113,10 @@ impl Runner {
     ) -> Result<Vec<Row<'a>>, Failure> {
         let scored = scored(&piece, chunk.len());
         let want: Vec<usize> = scored.map(|position| position - piece.start).collect();
-        let sequence = SeqRows::last(0..piece.len(), piece.start, &self.blocks);
+        if piece.start == 0 && self.model.spec.has_states() {
+            self.kv.states_mut().clear(0);
+        }
+        let sequence = SeqRows::last(0..piece.len(), piece.start, &self.blocks).with_state(0);
         // The text is a prompt: nothing of it was generated.
         let (tokens, decode_rows) = (&chunk[piece.clone()], 0);
         let batch = Batch { tokens, sequences: &[sequence], want: &want, decode_rows };
