@@ -180,7 +180,15 @@ fn attentions(c: &Compute, rows: usize, mask: Mask, dtype: KvDtype, calls: usize
     let q = values(rows * HEADS * HEAD_DIM);
     let mut out = vec![0.0; q.len()];
     let seq = SeqRows::last(0..rows, POSITIONS - rows, &blocks);
-    let params = AttentionParams { layer: 0, heads: HEADS, mask, scale: 0.125, soft_cap: None, bias: None };
+    let params = AttentionParams {
+        layer: 0,
+        heads: HEADS,
+        mask,
+        scale: 0.125,
+        soft_cap: None,
+        bias: None,
+        sinks: None,
+    };
     for _ in 0..calls {
         attention(c, &kv, params, &q, std::slice::from_ref(&seq), black_box(&mut out));
     }

@@ -4,6 +4,7 @@
 //! A task takes some rows of the batch and one KV head; the queries that share the head are computed in tiles of up to
 //! 8, or 16 in AMX tiles, so that a tile reads the KV cache once. The loop over blocks is `Attend::tile`; what
 //! multiplies is of the KV format: `kv_layout.rs` (`accumulate_operand`), `kv_q8.rs` (`add_dots`), `amx/attention.rs`.
+//! What a row sees and the softmax are in `attention_head.rs`.
 //! A query takes the blocks of its own sequence in order of position, so its result depends on nothing else.
 
 use std::ops::Range;
@@ -16,22 +17,17 @@ use cpu::{MatrixTiles, Tile, TileOf};
 use crate::Compute;
 #[cfg(target_arch = "x86_64")]
 use crate::amx;
-use crate::attention_bias::ScoreBias;
-use crate::elementwise::tanh;
+use crate::attention_head::{AttentionParams, Head, OnlineSoftmax, Query};
 use crate::kv::{KvDtype, KvPool};
 use crate::kv_block::{BLOCK_TOKENS, CacheAligned, MAX_HEAD_DIM, SMALL_QUERY_TILE};
 use crate::kv_layout::{Bf16Pair, F16, F32, KvFloat, KvFormat};
 use crate::kv_q8::KvQ8;
-use crate::partial::MAX_LANES;
 use crate::states::NO_STATE;
 use crate::tune::tune;
 
 /// Prefill queries of a tile where [`Tune::query_tile`](crate::tune::Tune) is [`SMALL_QUERY_TILE`] (AVX2, NEON): of 16
 /// registers, as many as leave two for keys.
 const PREFILL_QUERY_TILE: usize = 6;
-
-/// The most queries of a tile in any KV format.
-const MAX_QUERIES: usize = 16;
 
 /// The rows of a batch that belong to one sequence.
 #[derive(Clone, Debug)]
@@ -64,38 +60,6 @@ impl<'a> SeqRows<'a> {
     }
 }
 
-/// The positions that a row sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mask {
-    /// Its own and those before it.
-    Causal {
-        /// Sliding window: the last `window` positions only, its own included.
-        window: Option<usize>,
-    },
-    /// All of its sequence.
-    Bidirectional {
-        /// Local attention: positions at a distance of at most `reach` only, before it and after it.
-        reach: Option<usize>,
-    },
-}
-
-/// The parameters of attention in one layer.
-#[derive(Clone, Copy, Debug)]
-pub struct AttentionParams<'a> {
-    /// The layer of the KV cache.
-    pub layer: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// The positions that a row sees.
-    pub mask: Mask,
-    /// The factor of the scores.
-    pub scale: f32,
-    /// Scores pass `cap · tanh(score / cap)`.
-    pub soft_cap: Option<f32>,
-    /// Added to the scores after all that.
-    pub bias: Option<&'a dyn ScoreBias>,
-}
-
 /// Computes `out = softmax(scale · q kᵀ + bias) v` for each row over what it sees of its own sequence. `q` and `out`
 /// are `[rows, heads · head_dim]`; each group of `heads / kv_heads` query heads shares a KV head. Keys and values of
 /// the rows and of all that they see must have been written.
@@ -116,6 +80,7 @@ pub fn attention(
     assert_eq!(group * shape.kv_heads, heads, "{heads} heads over {} key-value heads", shape.kv_heads);
     let cols = heads * shape.head_dim;
     assert!(q.len() == out.len() && q.len().is_multiple_of(cols), "queries of {cols}");
+    assert!(params.sinks.is_none_or(|sinks| sinks.len() == heads), "a sink for each of {heads} heads");
     for SeqRows { rows, first_position, keys, blocks, .. } in seqs {
         assert!(
             first_position.saturating_add(rows.len()) <= *keys,
@@ -167,61 +132,6 @@ pub fn attention(
     });
 }
 
-/// One KV head and how to attend to it.
-struct Head<'a> {
-    kv: &'a KvPool,
-    layer: usize,
-    head: usize,
-    group: usize,
-    /// The most positions before its own that a row sees.
-    before: usize,
-    /// The most positions after its own that a row sees, at most `keys`.
-    after: usize,
-    /// The sequence's positions.
-    keys: usize,
-    scale: f32,
-    soft_cap: Option<f32>,
-    bias: Option<&'a dyn ScoreBias>,
-}
-
-impl<'a> Head<'a> {
-    fn new(kv: &'a KvPool, head: usize, params: &AttentionParams<'a>, keys: usize) -> Head<'a> {
-        let AttentionParams { layer, heads, mask, scale, soft_cap, bias } = *params;
-        let (before, after) = match mask {
-            Mask::Causal { window } => (window.map_or(usize::MAX, |window| window.saturating_sub(1)), 0),
-            Mask::Bidirectional { reach } => {
-                (reach.unwrap_or(usize::MAX), reach.map_or(keys, |r| r.min(keys)))
-            }
-        };
-        let group = heads / kv.shape().kv_heads;
-        Head { kv, layer, head, group, before, after, keys, scale, soft_cap, bias }
-    }
-
-    /// The positions that the row at `position` sees.
-    #[inline(always)]
-    fn visible(&self, position: usize) -> Range<usize> {
-        position.saturating_sub(self.before)..(position + self.after + 1).min(self.keys)
-    }
-
-    /// Adds the bias to the scores of the keys from `base` on that are `visible`. Not inlined: those without a bias
-    /// would be compiled to more.
-    #[inline(never)]
-    fn add_bias(
-        &self,
-        bias: &dyn ScoreBias,
-        query: Query,
-        base: usize,
-        visible: &Range<usize>,
-        scores: &mut [f32; BLOCK_TOKENS],
-    ) {
-        if !visible.is_empty() {
-            let head = self.head * self.group + query.head_in_group;
-            let first_key = base + visible.start;
-            bias.add(head, query.row, query.position, first_key, &mut scores[visible.clone()]);
-        }
-    }
-}
-
 struct Attend<'a, 'o, K: KvFormat> {
     head: Head<'a>,
     q: &'a [f32],
@@ -233,14 +143,6 @@ struct Attend<'a, 'o, K: KvFormat> {
     first: usize,
     out: &'a mut Tile<'o, f32>,
     token: K::Token,
-}
-
-/// A query of a tile.
-#[derive(Clone, Copy, Default)]
-struct Query {
-    row: usize,
-    head_in_group: usize,
-    position: usize,
 }
 
 impl<K: KvFormat> Job for Attend<'_, '_, K> {
@@ -347,8 +249,7 @@ impl<K: KvFormat> Attend<'_, '_, K> {
         for i in 0..N {
             output.0[i][..value_dim].fill(0.0);
         }
-        let mut softmax =
-            OnlineSoftmax { max: [f32::NEG_INFINITY; MAX_QUERIES], totals: [[0.0; MAX_LANES]; N] };
+        let mut softmax = OnlineSoftmax::<N>::begin(self.head.sinks, queries);
         let seen: [Range<usize>; N] = std::array::from_fn(|i| self.head.visible(queries[i].position));
         let start = seen[0].start / BLOCK_TOKENS;
         // Positions are seen up to here, and written.
@@ -407,96 +308,5 @@ impl<K: KvFormat> Attend<'_, '_, K> {
             let inverse = 1.0 / s.reduce_sum(s.load(&softmax.totals[i]));
             out.iter_mut().zip(&output.0[i]).for_each(|(o, v)| *o = v * inverse);
         }
-    }
-}
-
-/// Online softmax of a tile of queries: running maximum and sum.
-#[repr(align(64))]
-struct OnlineSoftmax<const N: usize> {
-    /// The sums of weights, in lanes.
-    totals: [[f32; MAX_LANES]; N],
-    /// The running maximum of each query's scores.
-    max: [f32; MAX_QUERIES],
-}
-
-impl<const N: usize> OnlineSoftmax<N> {
-    /// Turns the scores of `queries` and the block from position `base` on into weights relative to the running
-    /// maximum, zero where not `visible`; returns the factors that rescale earlier sums.
-    #[inline(always)]
-    fn update<S: Simd>(
-        &mut self,
-        s: S,
-        scores: &mut [[f32; BLOCK_TOKENS]; N],
-        visible: &[Range<usize>; N],
-        head: &Head<'_>,
-        (queries, base): (&[Query; N], usize),
-    ) -> [f32; MAX_QUERIES] {
-        const { assert!(N <= MAX_QUERIES && MAX_QUERIES.is_multiple_of(S::LANES)) };
-        let before = self.max;
-        let scale = s.splat(head.scale);
-        for i in 0..N {
-            for part in scores[i].chunks_exact_mut(S::LANES) {
-                let mut v = s.mul(s.load(part), scale);
-                if let Some(cap) = head.soft_cap {
-                    v = s.mul(s.splat(cap), tanh(s, s.mul(v, s.splat(1.0 / cap))));
-                }
-                s.store(v, part);
-            }
-            if let Some(bias) = head.bias {
-                head.add_bias(bias, queries[i], base, &visible[i], &mut scores[i]);
-            }
-            // Nearly every block is visible as a whole.
-            if visible[i].len() < BLOCK_TOKENS {
-                apply_mask(&mut scores[i], &visible[i], f32::NEG_INFINITY);
-            }
-            let mut most = s.load(&scores[i]);
-            for part in scores[i].chunks_exact(S::LANES) {
-                most = s.max(most, s.load(part));
-            }
-            self.max[i] = self.max[i].max(s.reduce_max(most));
-        }
-        // All queries at a time. Mostly none changes, but predicting that costs more than computing it for many.
-        let mut rescale = [1.0; MAX_QUERIES];
-        if N > SMALL_QUERY_TILE / 2 || before[..N] != self.max[..N] {
-            for at in (0..N).step_by(S::LANES) {
-                let delta = s.sub(s.load(&before[at..]), s.load(&self.max[at..]));
-                s.store(s.exp(delta), &mut rescale[at..]);
-            }
-            for i in 0..N {
-                if before[i] == self.max[i] {
-                    rescale[i] = 1.0;
-                }
-            }
-        }
-        for i in 0..N {
-            if visible[i].is_empty() {
-                scores[i] = [0.0; BLOCK_TOKENS];
-                continue;
-            }
-            let max = s.splat(self.max[i]);
-            for part in scores[i].chunks_exact_mut(S::LANES) {
-                let v = s.exp(s.sub(s.load(part), max));
-                s.store(v, part);
-            }
-            if visible[i].len() < BLOCK_TOKENS {
-                apply_mask(&mut scores[i], &visible[i], 0.0);
-            }
-            let mut total = s.mul(s.load(&self.totals[i]), s.splat(rescale[i]));
-            for part in scores[i].chunks_exact(S::LANES) {
-                total = s.add(total, s.load(part));
-            }
-            s.store(total, &mut self.totals[i]);
-        }
-        rescale
-    }
-}
-
-/// Sets the scores outside `visible` to `masked`.
-#[inline(always)]
-fn apply_mask(scores: &mut [f32; BLOCK_TOKENS], visible: &Range<usize>, masked: f32) {
-    // Written so that it is vectorized.
-    for (at, score) in scores.iter_mut().enumerate() {
-        let seen = (at >= visible.start) & (at < visible.end);
-        *score = if seen { *score } else { masked };
     }
 }

@@ -40,9 +40,18 @@ pub enum Activation {
     Tanh,
     /// `1 / (1 + e^-x)`
     Sigmoid,
+    /// `y · sigmoid(1.702 y)` with `y = min(x, 7)`; what it gates is limited and moved: `max(-7, min(up, 7)) + 1`
+    /// (gpt-oss).
+    ClampedSwish,
 }
 
-/// Computes `gate = act(gate) · up`.
+/// The factor inside the sigmoid of [`Activation::ClampedSwish`].
+pub const CLAMPED_SWISH_ALPHA: f32 = 1.702;
+
+/// The limit of [`Activation::ClampedSwish`].
+pub const CLAMPED_SWISH_LIMIT: f32 = 7.0;
+
+/// Computes `gate = act(gate) · up`, where [`Activation::ClampedSwish`] limits and moves `up` first.
 ///
 /// # Panics
 /// When the lengths differ.
@@ -118,7 +127,7 @@ impl Job for Activate<'_> {
     }
 }
 
-/// Computes `x = act(from) · factor`; `from` defaults to `x`, `factor` to 1. A value's result does not depend on its
+/// Computes `x = act(from) · factor`; `from` defaults to `x`, without a factor it is `act(from)`. A value's result does not depend on its
 /// position.
 #[inline(always)]
 pub(crate) fn activate_slice<S: Simd>(
@@ -135,6 +144,7 @@ pub(crate) fn activate_slice<S: Simd>(
         Activation::Relu => map_lanes::<S, Relu>(s, 0.0, from, factor, x),
         Activation::Tanh => map_lanes::<S, Tanh>(s, 0.0, from, factor, x),
         Activation::Sigmoid => map_lanes::<S, Sigmoid>(s, 0.0, from, factor, x),
+        Activation::ClampedSwish => map_lanes::<S, ClampedSwish>(s, 0.0, from, factor, x),
     }
 }
 
@@ -154,6 +164,12 @@ impl Job for SoftCapJob<'_> {
 /// A function of one value; a trait, since a closure would be compiled without the tier's instructions.
 trait Lanewise {
     fn at<S: Simd>(s: S, v: S::F, parameter: f32) -> S::F;
+
+    /// The factor as it is multiplied.
+    #[inline(always)]
+    fn factor<S: Simd>(_: S, factor: S::F) -> S::F {
+        factor
+    }
 }
 
 struct Silu;
@@ -162,6 +178,7 @@ struct Gelu;
 struct Relu;
 struct Tanh;
 struct Sigmoid;
+struct ClampedSwish;
 struct SoftCap;
 
 impl Lanewise for Silu {
@@ -210,6 +227,23 @@ impl Lanewise for Sigmoid {
     }
 }
 
+impl Lanewise for ClampedSwish {
+    #[inline(always)]
+    fn at<S: Simd>(s: S, v: S::F, _: f32) -> S::F {
+        let y = s.min(v, s.splat(CLAMPED_SWISH_LIMIT));
+        let e = s.exp(s.mul(y, s.splat(-CLAMPED_SWISH_ALPHA)));
+        // `0 · v` keeps a NaN, as in a soft cap.
+        s.fma(v, s.splat(0.0), s.div(y, s.add(s.splat(1.0), e)))
+    }
+
+    #[inline(always)]
+    fn factor<S: Simd>(s: S, factor: S::F) -> S::F {
+        let (least, most) = (s.splat(-CLAMPED_SWISH_LIMIT), s.splat(CLAMPED_SWISH_LIMIT));
+        let limited = s.add(s.max(s.min(factor, most), least), s.splat(1.0));
+        s.fma(factor, s.splat(0.0), limited)
+    }
+}
+
 impl Lanewise for SoftCap {
     #[inline(always)]
     fn at<S: Simd>(s: S, v: S::F, cap: f32) -> S::F {
@@ -231,7 +265,7 @@ fn map_lanes<S: Simd, L: Lanewise>(
     for at in (0..x.len()).step_by(S::LANES) {
         let mut v = L::at(s, partial::load(s, from.unwrap_or(x), at), parameter);
         if let Some(factor) = factor {
-            v = s.mul(v, partial::load(s, factor, at));
+            v = s.mul(v, L::factor(s, partial::load(s, factor, at)));
         }
         partial::store(s, v, x, at);
     }

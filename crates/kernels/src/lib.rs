@@ -60,6 +60,7 @@ mod activations;
 mod amx;
 mod attention;
 mod attention_bias;
+mod attention_head;
 mod bf16;
 mod bf16_dict12;
 mod elementwise;
@@ -81,11 +82,15 @@ mod tune;
 mod unpack;
 
 pub use activations::{ActFormats, Activations};
-pub use attention::{AttentionParams, Mask, SeqRows, attention};
+pub use attention::{SeqRows, attention};
 pub use attention_bias::{DisentangledBias, DistanceBias, PositionScores, RelativeIndex, ScoreBias};
-pub use elementwise::{Activation, activate, add, add_bias, gated, scale, soft_cap, take_columns};
+pub use attention_head::{AttentionParams, Mask};
+pub use elementwise::{
+    Activation, CLAMPED_SWISH_ALPHA, CLAMPED_SWISH_LIMIT, activate, add, add_bias, gated, scale, soft_cap,
+    take_columns,
+};
 pub use error::Error;
-pub use gemm::{MAX_GROUP, matmul, matmul_group};
+pub use gemm::{MAX_GROUP, Product, matmul, matmul_each, matmul_group};
 pub use kv::{KvDtype, KvPool, KvShape};
 pub use kv_block::{BLOCK_TOKENS, MAX_HEAD_DIM};
 pub use matrix::{Matrix, Precision};

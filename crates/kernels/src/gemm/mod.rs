@@ -52,8 +52,8 @@ use crate::tune;
 use crate::tune::bf16_dict12::DECODE_TILE_MAX_M;
 use crate::unpack::Format;
 
-/// The most matrices of a [`matmul_group`].
-pub const MAX_GROUP: usize = 4;
+/// The most matrices of a [`matmul_group`] or [`matmul_each`].
+pub const MAX_GROUP: usize = 16;
 
 /// The least packed bytes of a task: some microseconds of reading, so that handing it to a thread pays.
 const TASK_BYTES: usize = 32 << 10;
@@ -71,22 +71,55 @@ pub fn matmul(c: &Compute, w: &Matrix, x: &Activations, out: &mut [f32]) {
 /// # Panics
 /// As [`matmul`], and for more than [`MAX_GROUP`] matrices.
 pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activations) {
-    assert!(jobs.len() <= MAX_GROUP, "{} matrices in a group of at most {MAX_GROUP}", jobs.len());
-    let mut matrices: [Option<&Matrix>; MAX_GROUP] = [None; MAX_GROUP];
+    each(c, jobs.iter_mut().map(|(w, out)| (*w, x, &mut **out)));
+}
+
+/// A product of [`matmul_each`].
+pub struct Product<'a> {
+    /// The weights.
+    pub weights: &'a Matrix,
+    /// The rows, as many as those of the other products.
+    pub rows: &'a Activations,
+    /// Where the product is written, `[rows, weights.rows()]`.
+    pub out: &'a mut [f32],
+}
+
+/// Computes several products in one round of the pool, each of its own rows: experts of a mixture.
+///
+/// # Panics
+/// As [`matmul`], for more than [`MAX_GROUP`] products, and when one has not as many rows as another.
+pub fn matmul_each(c: &Compute, products: &mut [Product<'_>]) {
+    each(c, products.iter_mut().map(|product| (product.weights, product.rows, &mut *product.out)));
+}
+
+/// Computes the products `(weights, rows, output)` in one round of the pool.
+fn each<'a>(
+    c: &Compute,
+    products: impl ExactSizeIterator<Item = (&'a Matrix, &'a Activations, &'a mut [f32])>,
+) {
+    assert!(products.len() <= MAX_GROUP, "{} products in a round of at most {MAX_GROUP}", products.len());
+    let mut factors: [Option<(&Matrix, &Activations)>; MAX_GROUP] = [None; MAX_GROUP];
     let mut outs: [Option<MatrixTiles<'_, f32>>; MAX_GROUP] = [const { None }; MAX_GROUP];
-    let mut panels = [0; MAX_GROUP];
-    let m_splits = jobs.iter().map(|(w, _)| m_splits(w, x, c.pool.threads())).min().unwrap_or(1);
-    let rows = x.rows.div_ceil(m_splits).next_multiple_of(ROW_GROUP);
-    for (i, (w, out)) in jobs.iter_mut().enumerate() {
+    let mut splits = usize::MAX;
+    for (i, (w, x, out)) in products.enumerate() {
         assert_eq!(w.cols, x.cols, "weights of {} columns times rows of {}", w.cols, x.cols);
         assert_eq!(w.tier, c.tier, "weights packed for {} used on {}", w.tier, c.tier);
         assert_eq!(out.len(), x.rows * w.rows, "output of {} × {}", x.rows, w.rows);
-        panels[i] = panels_per_task(w, x, c.pool.threads(), m_splits);
-        matrices[i] = Some(w);
-        outs[i] = Some(MatrixTiles { data: out, row_len: w.rows, tile_cols: panels[i] * w.lanes });
+        splits = splits.min(m_splits(w, x, c.pool.threads()));
+        factors[i] = Some((w, x));
+        outs[i] = Some(MatrixTiles { data: out, row_len: w.rows, tile_cols: 0 });
+    }
+    let mut panels = [0; MAX_GROUP];
+    let mut rows = 0;
+    for (i, out) in outs.iter_mut().enumerate() {
+        if let (Some((w, x)), Some(out)) = (factors[i], out) {
+            panels[i] = panels_per_task(w, x, c.pool.threads(), splits);
+            out.tile_cols = panels[i] * w.lanes;
+            rows = x.rows.div_ceil(splits).next_multiple_of(ROW_GROUP);
+        }
     }
     c.pool.tiles_mut(outs, rows, &|TileOf { matrix: i, row, col }, out| {
-        if let Some(w) = matrices[i] {
+        if let Some((w, x)) = factors[i] {
             gemm_task(w, col * panels[i], x, row * rows, out);
         }
     });

@@ -6,7 +6,7 @@ use kernels::{AttentionParams, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, 
 /// Of layer 0, with neither window nor soft cap.
 fn plain(heads: usize, scale: f32) -> AttentionParams<'static> {
     let mask = Mask::Causal { window: None };
-    AttentionParams { layer: 0, heads, mask, scale, soft_cap: None, bias: None }
+    AttentionParams { layer: 0, heads, mask, scale, soft_cap: None, bias: None, sinks: None }
 }
 
 fn noise(seed: &mut u64) -> f32 {
@@ -21,6 +21,13 @@ struct Case {
     len: usize,
     window: Option<usize>,
     cap: Option<f32>,
+    /// Whether each head has a sink.
+    sinks: bool,
+}
+
+/// The sink of a head: from far below the scores to far above them.
+fn sink(head: usize) -> f32 {
+    [-30.0, 0.5, 3.0, 12.0][head % 4]
 }
 
 /// Attention as the formula says, for one sequence: `[len, heads · dim]`.
@@ -37,7 +44,8 @@ fn naive(case: &Case, q: &[f32], k: &[f32], v: &[f32], scale: f32) -> Vec<f64> {
                 let s = dot * f64::from(scale);
                 case.cap.map_or(s, |c| f64::from(c) * (s / f64::from(c)).tanh()).exp()
             };
-            let total: f64 = (from..=row).map(score).sum();
+            let sink = if case.sinks { f64::from(sink(h)).exp() } else { 0.0 };
+            let total: f64 = sink + (from..=row).map(score).sum::<f64>();
             for d in 0..dim {
                 let sum: f64 = (from..=row).map(|t| score(t) * at(v, t, kv_heads, kv, d)).sum();
                 out[(row * heads + h) * dim + d] = sum / total;
@@ -59,7 +67,8 @@ fn in_eight_bits(x: &[f32], dim: usize, group: usize) -> Vec<f32> {
 }
 
 fn check(case: &Case, dtype: KvDtype) {
-    let Case { heads, kv_heads, dim, len, window, cap } = *case;
+    let Case { heads, kv_heads, dim, len, window, cap, sinks } = *case;
+    let sinks: Option<Vec<f32>> = sinks.then(|| (0..heads).map(sink).collect());
     let mut seed = 3;
     let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| noise(&mut seed)).collect() };
     let (q, k, v) = (random(len * heads * dim), random(len * kv_heads * dim), random(len * kv_heads * dim));
@@ -114,6 +123,7 @@ fn check(case: &Case, dtype: KvDtype) {
                     layer: 1,
                     mask: Mask::Causal { window },
                     soft_cap: cap,
+                    sinks: sinks.as_deref(),
                     ..plain(heads, scale)
                 };
                 attention(&c, &pool, params, &q[rows], &[seq], o);
@@ -135,7 +145,7 @@ fn check(case: &Case, dtype: KvDtype) {
 
 #[test]
 fn attention_matches_its_formula_in_any_chunks() {
-    let base = Case { heads: 4, kv_heads: 2, dim: 16, len: 70, window: None, cap: None };
+    let base = Case { heads: 4, kv_heads: 2, dim: 16, len: 70, window: None, cap: None, sinks: false };
     for dtype in KvDtype::ALL {
         check(&base, dtype);
         check(&Case { heads: 9, kv_heads: 3, dim: 64, ..base }, dtype);
@@ -144,6 +154,8 @@ fn attention_matches_its_formula_in_any_chunks() {
         check(&Case { heads: 2, kv_heads: 2, dim: 80, window: Some(10), ..base }, dtype);
         check(&Case { window: Some(33), cap: Some(1.5), ..base }, dtype);
         check(&Case { window: Some(1), ..base }, dtype);
+        check(&Case { heads: 9, kv_heads: 3, dim: 64, window: Some(33), sinks: true, ..base }, dtype);
+        check(&Case { heads: 12, kv_heads: 1, dim: 32, sinks: true, ..base }, dtype);
         // More queries to a head than registers take at a time; in the emulator each case takes a while.
         if dtype == KvDtype::Bf16 {
             check(&Case { heads: 12, kv_heads: 1, dim: 32, window: Some(33), cap: Some(1.5), ..base }, dtype);

@@ -38,7 +38,8 @@ impl Case {
 
     fn params<'a>(&self, bias: Option<&'a dyn ScoreBias>) -> AttentionParams<'a> {
         let mask = Mask::Bidirectional { reach: self.reach };
-        AttentionParams { layer: 0, heads: self.heads, mask, scale: self.scale(), soft_cap: None, bias }
+        let (heads, scale) = (self.heads, self.scale());
+        AttentionParams { layer: 0, heads, mask, scale, soft_cap: None, bias, sinks: None }
     }
 
     /// The formula: `bias(head, query, key)` is added to the scaled scores.

@@ -1,7 +1,7 @@
 //! Activation functions against their formulas.
 
 use cpu::{Pool, Tier};
-use kernels::{Activation, Compute, activate, gated, soft_cap};
+use kernels::{Activation, CLAMPED_SWISH_ALPHA, CLAMPED_SWISH_LIMIT, Compute, activate, gated, soft_cap};
 
 /// The error function by its Taylor series, for the test.
 fn erf_series(x: f64) -> f64 {
@@ -42,6 +42,7 @@ fn activations_match_their_formulas_on_every_tier() {
                     Activation::Relu => v.max(0.0),
                     Activation::Tanh => v.tanh(),
                     Activation::Sigmoid => 1.0 / (1.0 + (-v).exp()),
+                    Activation::ClampedSwish => unreachable!("its gate has a test of its own"),
                 };
                 assert!((f64::from(got[i]) - want).abs() < 2e-6, "{tier} {act:?}({v}) = {}", got[i]);
                 assert_eq!(with_up[i], got[i] * x[i]);
@@ -50,6 +51,28 @@ fn activations_match_their_formulas_on_every_tier() {
         let mut capped = x.clone();
         soft_cap(&c, &mut capped, 2.0);
         assert!(capped.iter().zip(&x).all(|(c, v)| (c - 2.0 * (v / 2.0).tanh()).abs() < 2e-6));
+    }
+}
+
+#[test]
+fn a_clamped_swish_limits_both_sides_and_hides_no_nan() {
+    // Beyond the limit on both sides, which the other factor crosses in the other order.
+    let gate: Vec<f32> = (0..1003).map(|i| (i as f32 - 500.0) * 0.03).collect();
+    let up: Vec<f32> = (0..1003).map(|i| ((i * 7 % 1003) as f32 - 500.0) * 0.02).collect();
+    let (alpha, limit) = (f64::from(CLAMPED_SWISH_ALPHA), f64::from(CLAMPED_SWISH_LIMIT));
+    for tier in Tier::available() {
+        let c = Compute::new(tier, Pool::new(2, None).unwrap());
+        let mut got = gate.clone();
+        gated(&c, Activation::ClampedSwish, &mut got, &up);
+        for ((got, gate), up) in got.iter().zip(&gate).zip(&up) {
+            let gate = f64::from(*gate).min(limit);
+            let want = (f64::from(*up).clamp(-limit, limit) + 1.0) * gate / (1.0 + (-alpha * gate).exp());
+            assert!((f64::from(*got) - want).abs() < 1e-5, "{tier}: {got}, not {want}");
+        }
+        let mut broken = [f32::NAN, 1.0, -1e30];
+        gated(&c, Activation::ClampedSwish, &mut broken, &[1.0, f32::NAN, 1.0]);
+        assert!(broken[0].is_nan() && broken[1].is_nan(), "{tier}: {broken:?}");
+        assert!(broken[2].abs() < 1e-6, "{tier}: {}", broken[2]);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use cpu::{Pool, Tier};
 use kernels::{
-    ActFormats, Activation, Activations, Compute, Error, Matrix, Precision, RowNorm, gated, matmul,
-    matmul_group,
+    ActFormats, Activation, Activations, Compute, Error, Matrix, Precision, Product, RowNorm, gated, matmul,
+    matmul_each, matmul_group,
 };
 use tensor::Dtype;
 
@@ -409,6 +409,39 @@ fn a_group_gives_what_its_members_give() {
     matmul_group(&c, &mut jobs, &a);
     for (w, out) in w.iter().zip(&outs) {
         assert_eq!(&run(&c, w, &x), out);
+    }
+}
+
+#[test]
+fn products_of_rows_of_their_own_give_what_each_gives_alone() {
+    let mut noise = Noise(52);
+    for tier in Tier::available() {
+        let c = Compute::new(tier, Pool::new(3, None).unwrap());
+        for rows in [1, 3] {
+            // As of experts: many matrices, not all of one size and format.
+            let products: Vec<_> = (0..kernels::MAX_GROUP)
+                .map(|i| {
+                    let (outputs, cols) = ([70, 33][i % 2], [256, 512][i / 2 % 2]);
+                    let dtype = [Dtype::Q4_K, Dtype::MXFP4][i % 2];
+                    let bytes = random_weights(dtype, outputs, cols, &mut noise);
+                    let w = Matrix::pack(&c, dtype, outputs, cols, &bytes, Precision::Fast).unwrap();
+                    let x: Vec<f32> = (0..rows * cols).map(|_| noise.unit()).collect();
+                    let mut a = Activations::new(rows, cols);
+                    a.set(&c, &x, cols, w.activations(), rows);
+                    (w, x, a)
+                })
+                .collect();
+            let mut outs: Vec<Vec<f32>> = products.iter().map(|(w, ..)| vec![0.0; rows * w.rows()]).collect();
+            let mut jobs: Vec<Product> = products
+                .iter()
+                .zip(&mut outs)
+                .map(|((weights, _, rows), out)| Product { weights, rows, out })
+                .collect();
+            matmul_each(&c, &mut jobs);
+            for ((w, x, _), out) in products.iter().zip(&outs) {
+                assert_eq!(&run(&c, w, x), out, "{tier}");
+            }
+        }
     }
 }
 
