@@ -71,7 +71,7 @@ pub fn matmul(c: &Compute, w: &Matrix, x: &Activations, out: &mut [f32]) {
 /// # Panics
 /// As [`matmul`], and for more than [`MAX_GROUP`] matrices.
 pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activations) {
-    each(c, jobs.iter_mut().map(|(w, out)| (*w, x, &mut **out)));
+    matmul_each(c, jobs.iter_mut().map(|(weights, out)| Product { weights, rows: x, out: &mut **out }));
 }
 
 /// A product of [`matmul_each`].
@@ -88,20 +88,12 @@ pub struct Product<'a> {
 ///
 /// # Panics
 /// As [`matmul`], for more than [`MAX_GROUP`] products, and when one has not as many rows as another.
-pub fn matmul_each(c: &Compute, products: &mut [Product<'_>]) {
-    each(c, products.iter_mut().map(|product| (product.weights, product.rows, &mut *product.out)));
-}
-
-/// Computes the products `(weights, rows, output)` in one round of the pool.
-fn each<'a>(
-    c: &Compute,
-    products: impl ExactSizeIterator<Item = (&'a Matrix, &'a Activations, &'a mut [f32])>,
-) {
-    assert!(products.len() <= MAX_GROUP, "{} products in a round of at most {MAX_GROUP}", products.len());
+pub fn matmul_each<'a>(c: &Compute, products: impl Iterator<Item = Product<'a>>) {
     let mut factors: [Option<(&Matrix, &Activations)>; MAX_GROUP] = [None; MAX_GROUP];
     let mut outs: [Option<MatrixTiles<'_, f32>>; MAX_GROUP] = [const { None }; MAX_GROUP];
     let mut splits = usize::MAX;
-    for (i, (w, x, out)) in products.enumerate() {
+    for (i, Product { weights: w, rows: x, out }) in products.enumerate() {
+        assert!(i < MAX_GROUP, "more than {MAX_GROUP} products in a round");
         assert_eq!(w.cols, x.cols, "weights of {} columns times rows of {}", w.cols, x.cols);
         assert_eq!(w.tier, c.tier, "weights packed for {} used on {}", w.tier, c.tier);
         assert_eq!(out.len(), x.rows * w.rows, "output of {} × {}", x.rows, w.rows);

@@ -432,12 +432,8 @@ fn products_of_rows_of_their_own_give_what_each_gives_alone() {
                 })
                 .collect();
             let mut outs: Vec<Vec<f32>> = products.iter().map(|(w, ..)| vec![0.0; rows * w.rows()]).collect();
-            let mut jobs: Vec<Product> = products
-                .iter()
-                .zip(&mut outs)
-                .map(|((weights, _, rows), out)| Product { weights, rows, out })
-                .collect();
-            matmul_each(&c, &mut jobs);
+            let each = products.iter().zip(&mut outs);
+            matmul_each(&c, each.map(|((weights, _, rows), out)| Product { weights, rows, out }));
             for ((w, x, _), out) in products.iter().zip(&outs) {
                 assert_eq!(&run(&c, w, x), out, "{tier}");
             }
