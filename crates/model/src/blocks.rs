@@ -1,5 +1,6 @@
 //! The weights of a loaded model, layer by layer.
 
+use crate::mixture::Mixture;
 use kernels::{ActFormats, DistanceBias, Matrix, RelativeIndex};
 
 /// The weights that only encoders have.
@@ -55,6 +56,8 @@ pub(crate) struct AttentionWeights {
     pub(crate) formats: ActFormats,
     pub(crate) query_norm: Option<Vec<f32>>,
     pub(crate) key_norm: Option<Vec<f32>>,
+    /// The sink of each query head.
+    pub(crate) sinks: Option<Vec<f32>>,
     /// The layer of the KV cache.
     pub(crate) kv_layer: usize,
 }
@@ -120,7 +123,25 @@ pub(crate) enum FeedWeights {
     /// One feed-forward for all rows.
     Dense(Box<Mlp>),
     /// A router and its experts.
-    Experts { router: Matrix, experts: Vec<Mlp>, used: usize, renormalise: bool },
+    Experts(Box<MixtureWeights>),
+}
+
+/// The weights of a mixture of experts.
+pub(crate) struct MixtureWeights {
+    pub(crate) mixture: Mixture,
+    pub(crate) router: Matrix,
+    /// A value for each expert, if the router has a bias.
+    pub(crate) router_bias: Option<Vec<f32>>,
+    pub(crate) experts: Vec<Mlp>,
+    pub(crate) shared: Option<Shared>,
+    /// The formats in which the router and what all rows use read their input.
+    pub(crate) formats: ActFormats,
+}
+
+/// The expert that every row uses, and the projection `[1, width]` whose sigmoid weighs its output.
+pub(crate) struct Shared {
+    pub(crate) mlp: Mlp,
+    pub(crate) gate: Option<Matrix>,
 }
 
 /// The matrices of a feed-forward: gate (if gated), up and down, with their activation formats.
@@ -137,9 +158,30 @@ impl Block {
         let mlp = |mlp: &Mlp| mlp.formats.q8_decode_bf16_prefill || differs(&mlp.down.matrix);
         let feed = match &self.feed {
             FeedWeights::Dense(dense) => mlp(dense),
-            FeedWeights::Experts { router, experts, .. } => differs(router) || experts.iter().any(mlp),
+            FeedWeights::Experts(weights) => {
+                let shared = weights.shared.as_ref();
+                differs(&weights.router)
+                    || weights.experts.iter().any(mlp)
+                    || shared.is_some_and(|shared| mlp(&shared.mlp) || shared.gate.as_ref().is_some_and(differs))
+            }
         };
         self.mixer.formats().q8_decode_bf16_prefill || differs(&self.out.matrix) || feed
+    }
+}
+
+impl MixtureWeights {
+    pub(crate) fn new(
+        mixture: Mixture,
+        (router, router_bias): (Matrix, Option<Vec<f32>>),
+        experts: Vec<Mlp>,
+        shared: Option<Shared>,
+    ) -> MixtureWeights {
+        let mut formats = router.activations();
+        if let Some(shared) = &shared {
+            formats = formats | shared.mlp.formats;
+            formats = shared.gate.iter().fold(formats, |formats, gate| formats | gate.activations());
+        }
+        MixtureWeights { mixture, router, router_bias, experts, shared, formats }
     }
 }
 

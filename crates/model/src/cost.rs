@@ -2,6 +2,7 @@
 
 use crate::blocks::{FeedWeights, Mlp};
 use crate::load::Model;
+use crate::mixture::Mixture;
 use crate::spec::{Direction, FeedForward, Layer, Spec};
 use kernels::KvDtype;
 
@@ -22,9 +23,7 @@ impl Spec {
             let scores: u64 = (rows - full..rows).map(seen).sum();
             let feed = match layer.feed {
                 FeedForward::Dense { width: ff } => self.feed_maps() * width * ff as u64,
-                FeedForward::Experts { count, used, width: ff, .. } => {
-                    width * count as u64 + self.feed_maps() * width * (used * ff) as u64
-                }
+                FeedForward::Experts(mixture) => self.mixture_multiply_adds(&mixture),
             };
             let out = layer.mixer.out_width(q as usize) as u64;
             sum += full as u64 * (out * width + feed);
@@ -54,13 +53,18 @@ impl Spec {
             let scores: u64 = (0..tokens).map(|row| attended(row, layer.window) as u64).sum();
             let feed = match layer.feed {
                 FeedForward::Dense { width: ff } => self.feed_maps() * width * ff as u64,
-                FeedForward::Experts { count, used, width: ff, .. } => {
-                    width * count as u64 + self.feed_maps() * width * (used * ff) as u64
-                }
+                FeedForward::Experts(mixture) => self.mixture_multiply_adds(&mixture),
             };
             rows * (width * (2 * q + 2 * kv) + feed) + 2 * q * scores
         };
         self.layers.iter().map(of_layer).sum()
+    }
+
+    /// Multiply-adds of a row in a mixture of experts.
+    fn mixture_multiply_adds(&self, mixture: &Mixture) -> u64 {
+        let weighed = mixture.shared.is_some_and(|shared| shared.gated);
+        let routers = mixture.count + usize::from(weighed);
+        self.width as u64 * (routers as u64 + self.feed_maps() * mixture.active_width() as u64)
     }
 
     /// The number of feed-forward matrices: up, down, and gate if gated.
@@ -81,7 +85,7 @@ impl Spec {
 
 impl Model {
     /// Bytes of weights that a step of `rows` rows reads: all weights once, except that of an untied embedding only the
-    /// rows' entries are read, and of experts at most as many as the rows use.
+    /// rows' entries are read, and of experts as many as the rows are expected to use ([`Mixture::expected_experts`]).
     #[must_use]
     pub fn weight_read_bytes(&self, rows: usize) -> u64 {
         let mut bytes = self.bytes() as u64;
@@ -90,10 +94,10 @@ impl Model {
             bytes -= self.embedding.bytes() as u64 - a_row * rows.min(self.embedding.rows()) as u64;
         }
         for block in &self.blocks {
-            if let FeedWeights::Experts { experts, used, .. } = &block.feed {
-                let all: usize = experts.iter().map(Mlp::bytes).sum();
-                let unused = experts.len() - experts.len().min(used * rows);
-                bytes -= (all / experts.len().max(1) * unused) as u64;
+            if let FeedWeights::Experts(weights) = &block.feed {
+                let all: usize = weights.experts.iter().map(Mlp::bytes).sum();
+                let used = weights.mixture.expected_experts(rows) / weights.mixture.count as f64;
+                bytes -= ((1.0 - used) * all as f64) as u64;
             }
         }
         bytes

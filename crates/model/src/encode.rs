@@ -205,6 +205,7 @@ impl Model {
             scale: spec.attention_scale,
             soft_cap: spec.attention_soft_cap,
             bias: score_bias,
+            sinks: None,
         };
         let q = &pass.q[chunk.start * q_width..chunk.end * q_width];
         let out = &mut pass.chunk.attention_out[..q.len()];
@@ -238,7 +239,7 @@ impl Model {
                 mlp.down.bias.as_deref()
             }
             // `heads::read` refuses encoders with experts.
-            FeedWeights::Experts { .. } => {
+            FeedWeights::Experts(_) => {
                 out.fill(0.0);
                 None
             }

@@ -1,101 +1,214 @@
-//! Mixture of experts: a router scores all experts for each row, and the best few are computed and weighted.
+//! The feed-forward of a mixture of experts: rows are grouped by the experts that they use, so that the weights of each are
+//! read once a batch.
 //!
-//! Rows are grouped by expert so that each expert's weights are read once a batch. Groups run in ascending order of
-//! expert, and a row's outputs are added in that order, so its sum does not depend on the rows around it.
+//! Large batches run one expert after another. Few rows, as in decoding, are computed in rounds: the products of several
+//! experts together in one round of the pool. Either way a row's outputs are added in ascending order of expert, so that
+//! its sum does not depend on the rows around it.
 
-use crate::blocks::Mlp;
-use crate::mlp::{MlpBuffers, feed_forward};
-use crate::scratch::Routing;
+use crate::blocks::{MixtureWeights, Mlp, Shared};
+use crate::mlp::{MlpBuffers, activate, bias, feed_forward};
+use crate::router;
+use crate::routing::{FewRows, MAX_ROUND, ROUND_PICKS, ROUND_ROWS, Routing};
 use crate::spec::Spec;
-use kernels::{Activations, Compute, Matrix};
+use kernels::{Compute, Product};
 
-/// Scores the experts for each row of `h` `[rows, width]`, picks `used` of them, and groups the picks by expert.
-pub(crate) fn route(
-    compute: &Compute,
-    router: &Matrix,
-    used: usize,
-    renormalise: bool,
-    h: &[f32],
-    decode_rows: usize,
-    activations: &mut Activations,
-    routing: &mut Routing,
-) {
-    let (width, experts) = (router.cols(), router.rows());
-    let rows = h.len() / width;
-    activations.set(compute, h, width, router.activations(), decode_rows);
-    let scores = &mut routing.scores[..rows * experts];
-    kernels::matmul(compute, router, activations, scores);
-    let picks = &mut routing.picks[..rows * used];
-    for (scores, picks) in scores.chunks_exact_mut(experts).zip(picks.chunks_exact_mut(used)) {
-        softmax(scores);
-        pick(scores, picks, renormalise);
-    }
-    group(picks, used, experts, &mut routing.starts, &mut routing.grouped);
+/// The input of a mixture: normalised rows `[rows, width]`, of which the first `decode_rows` are decode rows.
+#[derive(Clone, Copy)]
+pub(crate) struct MixtureInput<'a> {
+    pub(crate) h: &'a [f32],
+    pub(crate) decode_rows: usize,
 }
 
-/// Runs each expert on its rows and adds its outputs, weighted, to `out` `[rows, width]`.
-pub(crate) fn run(
+/// Computes the mixture's output of each row into `out` `[rows, width]`.
+pub(crate) fn mixture(
     compute: &Compute,
     spec: &Spec,
-    experts: &[Mlp],
-    h: &[f32],
+    weights: &MixtureWeights,
+    input: MixtureInput<'_>,
+    buffers: &mut MlpBuffers<'_>,
+    routing: &mut Routing,
+    out: &mut [f32],
+) {
+    route(compute, spec, weights, input, buffers, routing);
+    match &weights.shared {
+        Some(shared) => every_row(compute, spec, shared, input.decode_rows, buffers, routing, out),
+        None => out.fill(0.0),
+    }
+    let rows = input.h.len() / spec.width;
+    if rows <= ROUND_ROWS && rows * weights.mixture.used <= ROUND_PICKS {
+        in_rounds(compute, spec, &weights.experts, input, routing, out);
+    } else {
+        one_by_one(compute, spec, &weights.experts, input, buffers, routing, out);
+    }
+}
+
+/// Scores the experts for each row, picks those that it uses, and groups the picks by expert. Leaves the rows in
+/// `buffers.activations`.
+fn route(
+    compute: &Compute,
+    spec: &Spec,
+    weights: &MixtureWeights,
+    input: MixtureInput<'_>,
+    buffers: &mut MlpBuffers<'_>,
+    routing: &mut Routing,
+) {
+    let (count, used) = (weights.mixture.count, weights.mixture.used);
+    let rows = input.h.len() / spec.width;
+    buffers.activations.set(compute, input.h, spec.width, weights.formats, input.decode_rows);
+    let logits = &mut routing.scores[..rows * count];
+    kernels::matmul(compute, &weights.router, buffers.activations, logits);
+    let (choice, picks) = (&mut routing.choice[..count], &mut routing.picks[..rows * used]);
+    let bias = weights.router_bias.as_deref();
+    for (logits, picks) in logits.chunks_exact_mut(count).zip(picks.chunks_exact_mut(used)) {
+        router::pick(&weights.mixture.router, bias, logits, choice, picks);
+    }
+    group(picks, used, count, &mut routing.starts, &mut routing.grouped);
+}
+
+/// Computes the shared expert of the rows in `buffers.activations` into `out`.
+fn every_row(
+    compute: &Compute,
+    spec: &Spec,
+    shared: &Shared,
     decode_rows: usize,
     buffers: &mut MlpBuffers<'_>,
     routing: &mut Routing,
     out: &mut [f32],
 ) {
+    let logits = &mut routing.scores[..out.len() / spec.width];
+    if let Some(gate) = &shared.gate {
+        kernels::matmul(compute, gate, buffers.activations, logits);
+    }
+    feed_forward(compute, spec, &shared.mlp, decode_rows, buffers, out);
+    if shared.gate.is_some() {
+        for (row, logit) in out.chunks_exact_mut(spec.width).zip(logits) {
+            let weight = router::sigmoid(*logit);
+            row.iter_mut().for_each(|value| *value *= weight);
+        }
+    }
+}
+
+/// Runs each expert on its rows and adds its outputs, weighted, to `out`.
+fn one_by_one(
+    compute: &Compute,
+    spec: &Spec,
+    experts: &[Mlp],
+    input: MixtureInput<'_>,
+    buffers: &mut MlpBuffers<'_>,
+    routing: &mut Routing,
+    out: &mut [f32],
+) {
     let width = spec.width;
-    let row = |index: u32| index as usize * width..(index as usize + 1) * width;
-    out.fill(0.0);
     for (index, expert) in experts.iter().enumerate() {
         let group = &routing.grouped[routing.starts[index] as usize..routing.starts[index + 1] as usize];
         if group.is_empty() {
             continue;
         }
         let gathered = &mut routing.gathered[..group.len() * width];
-        for (to, &(from, _)) in gathered.chunks_exact_mut(width).zip(group) {
-            to.copy_from_slice(&h[row(from)]);
-        }
+        let decode_rows = gather(input, width, group, gathered);
         let expert_out = &mut routing.expert_out[..group.len() * width];
-        let decode_rows = group.partition_point(|(row, _)| (*row as usize) < decode_rows);
         buffers.activations.set(compute, gathered, width, expert.formats, decode_rows);
         feed_forward(compute, spec, expert, decode_rows, buffers, expert_out);
-        for (expert_out, &(to, weight)) in expert_out.chunks_exact(width).zip(group) {
-            for (sum, part) in out[row(to)].iter_mut().zip(expert_out) {
-                *sum += weight * part;
-            }
-        }
+        add_weighted(group, width, expert_out, out);
     }
 }
 
-fn softmax(scores: &mut [f32]) {
-    let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut sum = 0.0;
-    for score in scores.iter_mut() {
-        *score = (*score - most).exp();
-        sum += *score;
-    }
-    scores.iter_mut().for_each(|score| *score /= sum);
-}
-
-/// The best `picks.len()` experts, best first, the lower index first among equals.
-fn pick(scores: &mut [f32], picks: &mut [(u32, f32)], renormalise: bool) {
-    let mut sum = 0.0;
-    for slot in picks.iter_mut() {
-        // A picked expert's score is set to NEG_INFINITY. NaN compares greater than nothing, so broken weights still
-        // pick each expert at most once.
-        let mut best = scores.iter().position(|&score| score != f32::NEG_INFINITY).unwrap_or(0);
-        for (index, &score) in scores.iter().enumerate() {
-            if score > scores[best] {
-                best = index;
+/// Runs the experts of few rows in rounds of several with as many rows each, and then adds their outputs, weighted, to
+/// `out`.
+fn in_rounds(
+    compute: &Compute,
+    spec: &Spec,
+    experts: &[Mlp],
+    input: MixtureInput<'_>,
+    routing: &mut Routing,
+    out: &mut [f32],
+) {
+    let rows = input.h.len() / spec.width;
+    let Routing { starts, grouped, few, .. } = routing;
+    let group = |expert: usize| starts[expert] as usize..starts[expert + 1] as usize;
+    for count in 1..=rows {
+        let mut round = [0; MAX_ROUND];
+        let mut members = 0;
+        for expert in (0..experts.len()).filter(|&expert| group(expert).len() == count) {
+            round[members] = expert;
+            members += 1;
+            if members == MAX_ROUND {
+                run_round(compute, spec, experts, input, &round, (starts, grouped), few);
+                members = 0;
             }
         }
-        *slot = (best as u32, scores[best]);
-        sum += scores[best];
-        scores[best] = f32::NEG_INFINITY;
+        if members > 0 {
+            run_round(compute, spec, experts, input, &round[..members], (starts, grouped), few);
+        }
     }
-    if renormalise {
-        picks.iter_mut().for_each(|(_, weight)| *weight /= sum);
+    let picks = starts[experts.len()] as usize;
+    add_weighted(&grouped[..picks], spec.width, &few.outputs[..picks * spec.width], out);
+}
+
+/// Computes the outputs of the experts `round`, which have as many rows each: all gates and ups in one round of the
+/// pool, then all downs.
+fn run_round(
+    compute: &Compute,
+    spec: &Spec,
+    experts: &[Mlp],
+    input: MixtureInput<'_>,
+    round: &[usize],
+    (starts, grouped): (&[u32], &[(u32, f32)]),
+    few: &mut FewRows,
+) {
+    let picks = |expert: usize| starts[expert] as usize..starts[expert + 1] as usize;
+    let rows = picks(round[0]).len();
+    let inner = rows * experts[round[0]].up.matrix.rows();
+    let FewRows { activations, gathered, gate, up, outputs } = few;
+    let mut decode_rows = [0; MAX_ROUND];
+    for ((&expert, activations), decode_rows) in round.iter().zip(&mut *activations).zip(&mut decode_rows) {
+        let gathered = &mut gathered[..rows * spec.width];
+        *decode_rows = gather(input, spec.width, &grouped[picks(expert)], gathered);
+        activations.set(compute, gathered, spec.width, experts[expert].formats, *decode_rows);
+    }
+    let inputs = || round.iter().map(|&expert| &experts[expert]).zip(&*activations);
+    let gates = inputs().zip(gate.chunks_exact_mut(inner));
+    let gates = gates.filter_map(|((expert, rows), out)| {
+        Some(Product { weights: &expert.gate.as_ref()?.matrix, rows, out })
+    });
+    let ups = inputs().zip(up.chunks_exact_mut(inner));
+    let ups = ups.map(|((expert, rows), out)| Product { weights: &expert.up.matrix, rows, out });
+    kernels::matmul_each(compute, gates.chain(ups));
+    let halves = gate.chunks_exact_mut(inner).zip(up.chunks_exact_mut(inner));
+    let members = round.iter().zip(&mut *activations).zip(decode_rows);
+    for (((&expert, activations), decode_rows), (gate, up)) in members.zip(halves) {
+        activate(compute, spec, &experts[expert], decode_rows, activations, (gate, up));
+    }
+    // Outputs lie in the order of the picks, which are grouped by expert; a round's experts are in ascending order.
+    let mut left = &mut outputs[..];
+    let mut done = 0;
+    let downs = round.iter().zip(&*activations).map(|(&expert, x)| {
+        let skipped = std::mem::take(&mut left);
+        let (_, from) = skipped.split_at_mut((picks(expert).start - done) * spec.width);
+        let (out, rest) = from.split_at_mut(rows * spec.width);
+        (left, done) = (rest, picks(expert).end);
+        Product { weights: &experts[expert].down.matrix, rows: x, out }
+    });
+    kernels::matmul_each(compute, downs);
+    for &expert in round {
+        let these = picks(expert);
+        bias(compute, &experts[expert].down, &mut outputs[these.start * spec.width..these.end * spec.width]);
+    }
+}
+
+/// Copies the rows of a group's picks from `input`; returns how many are decode rows.
+fn gather(input: MixtureInput<'_>, width: usize, group: &[(u32, f32)], gathered: &mut [f32]) -> usize {
+    for (to, &(from, _)) in gathered.chunks_exact_mut(width).zip(group) {
+        to.copy_from_slice(&input.h[from as usize * width..][..width]);
+    }
+    group.partition_point(|(row, _)| (*row as usize) < input.decode_rows)
+}
+
+/// Adds the outputs of picks `[picks, width]`, weighted, to their rows.
+fn add_weighted(picks: &[(u32, f32)], width: usize, outputs: &[f32], out: &mut [f32]) {
+    for (output, &(to, weight)) in outputs.chunks_exact(width).zip(picks) {
+        let row = &mut out[to as usize * width..][..width];
+        row.iter_mut().zip(output).for_each(|(sum, part)| *sum += weight * part);
     }
 }
 
@@ -122,23 +235,6 @@ fn group(picks: &[(u32, f32)], used: usize, experts: usize, starts: &mut [u32], 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn picks_the_best_and_makes_them_sum_to_one() {
-        let mut scores = [0.1, 0.4, 0.1, 0.4];
-        let mut picks = [(0, 0.0); 2];
-        pick(&mut scores, &mut picks, true);
-        assert_eq!(picks, [(1, 0.5), (3, 0.5)]);
-    }
-
-    #[test]
-    fn broken_scores_pick_something_and_do_not_panic() {
-        let mut scores = [f32::NAN; 4];
-        softmax(&mut scores);
-        let mut picks = [(0, 0.0); 4];
-        pick(&mut scores, &mut picks, true);
-        assert_eq!(picks.map(|(expert, _)| expert), [0, 1, 2, 3]);
-    }
 
     #[test]
     fn groups_hold_every_pick_once_with_rows_ascending() {

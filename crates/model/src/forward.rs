@@ -7,7 +7,7 @@
 use crate::blocks::{AttentionWeights, Block, FeedWeights, MixerWeights, NormWeights};
 use crate::delta_net::delta_net;
 use crate::error::Error;
-use crate::experts;
+use crate::experts::{self, MixtureInput};
 use crate::load::Model;
 use crate::mixer::Mixer;
 use crate::mlp::{MlpBuffers, bias, feed_forward};
@@ -196,6 +196,7 @@ impl Model {
             scale: spec.attention_scale,
             soft_cap: spec.attention_soft_cap,
             bias: None,
+            sinks: weights.sinks.as_deref(),
         };
         let Scratch { q, mixed, attention_out, .. } = scratch;
         let (q, out) = (&q[..used], &mut attention_out[..used]);
@@ -242,13 +243,13 @@ impl Model {
                 }
                 feed_forward(compute, spec, mlp, decode_rows, &mut MlpBuffers { gate, up, activations }, out);
             }
-            FeedWeights::Experts { router, experts, used, renormalise } => {
+            FeedWeights::Experts(weights) => {
                 if let Some(weights) = &block.feed_norm {
                     norm(spec, weights).rows(compute, x, h);
                 }
-                experts::route(compute, router, *used, *renormalise, h, decode_rows, activations, routing);
                 let buffers = &mut MlpBuffers { gate, up, activations };
-                experts::run(compute, spec, experts, h, decode_rows, buffers, routing, out);
+                let input = MixtureInput { h, decode_rows };
+                experts::mixture(compute, spec, weights, input, buffers, routing, out);
             }
         }
         post_norm(compute, spec, block.feed_post_norm.as_ref(), out);

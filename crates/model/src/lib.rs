@@ -10,12 +10,14 @@
 //! Deliberately absent: a forward pass for each family, tokenizers, sampling, and threads (`cpu::Pool` has them).
 //! `forward` does not allocate: every buffer is in [`Scratch`], which is sized once.
 
+mod arrange;
 mod blocks;
 mod cost;
 mod delta_net;
 mod encode;
 mod encode_scratch;
 mod error;
+mod expert_names;
 mod experts;
 pub mod families;
 mod forward;
@@ -24,6 +26,7 @@ mod load;
 mod locate;
 mod memory;
 mod mixer;
+pub mod mixture;
 mod mlp;
 mod name_table;
 mod names;
@@ -31,10 +34,13 @@ mod packed;
 mod qkv;
 mod relative;
 mod rope;
+mod router;
+mod routing;
 mod scratch;
 pub mod shapes;
 mod source;
 mod spec;
+mod tensor_location;
 mod tensors;
 mod weight_role;
 
@@ -47,6 +53,7 @@ pub use load::Model;
 pub use locate::{EncoderFormat, PackedWeight};
 pub use memory::MemoryNeed;
 pub use mixer::{DeltaNet, Mixer};
+pub use mixture::Mixture;
 pub use packed::{PackedCache, PackedCacheReport, PackedPlace};
 pub use rope::{Rope, RopeScaling};
 pub use scratch::Scratch;

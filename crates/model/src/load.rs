@@ -6,12 +6,13 @@
 //! packed cache (`crate::packed`) the matrices come from its file, and only vectors are read from the model.
 
 use crate::blocks::{
-    AttentionWeights, Block, DeltaNetWeights, EncoderWeights, FeedWeights, Linear, MixerWeights, Mlp,
-    NormWeights,
+    AttentionWeights, Block, DeltaNetWeights, EncoderWeights, FeedWeights, Linear, MixerWeights,
+    MixtureWeights, Mlp, NormWeights, Shared,
 };
 use crate::error::Error;
 use crate::locate::{self, EncoderFormat, LocatedWeight};
 use crate::mixer::{DeltaNet, Mixer};
+use crate::mixture::Mixture;
 use crate::packed::{PackedCache, PackedCacheReport, PackedPlace, PackedStore, WeightsMemory};
 use crate::relative;
 use crate::rope::Rope;
@@ -226,7 +227,12 @@ impl WeightLoader<'_> {
         opened: &Opened,
     ) -> Result<(), Error> {
         let (dtype, precision) = weight.packed_as(self.format, self.precision, compute.tier);
-        let converted = if dtype == weight.dtype { None } else { Some(converted(weight, dtype)?) };
+        let arranged = weight.in_rows();
+        let source = arranged.as_deref().unwrap_or(weight.bytes);
+        let converted = match dtype == weight.dtype {
+            true => arranged,
+            false => Some(converted(weight, source, dtype)?),
+        };
         let bytes = converted.as_deref().unwrap_or(weight.bytes);
         let on_consumed = |range: std::ops::Range<usize>| {
             if converted.is_none() {
@@ -248,9 +254,11 @@ impl WeightLoader<'_> {
 
     /// Reads one vector as f32; NaN and infinity are errors, as in [`WeightLoader::take_matrix`].
     fn take_vector(&mut self, weight: &LocatedWeight<'_>) -> Result<(), Error> {
-        tensor::check_finite(weight.dtype, weight.bytes)
+        let arranged = weight.in_rows();
+        let bytes = arranged.as_deref().unwrap_or(weight.bytes);
+        tensor::check_finite(weight.dtype, bytes)
             .map_err(|source| Error::Weights { name: weight.name.clone(), source })?;
-        let mut values = floats(&weight.name, weight.dtype, weight.bytes)?;
+        let mut values = floats(&weight.name, weight.dtype, bytes)?;
         if self.spec.norm.plus_one && weight.role.is_norm() {
             values.iter_mut().for_each(|v| *v += 1.0);
         }
@@ -304,7 +312,8 @@ impl WeightLoader<'_> {
         let formats = query.matrix.activations() | key.matrix.activations() | value.matrix.activations();
         let query_norm = self.vectors.remove(&role(LayerWeight::QueryNorm));
         let key_norm = self.vectors.remove(&role(LayerWeight::KeyNorm));
-        AttentionWeights { query, key, value, formats, query_norm, key_norm, kv_layer }
+        let sinks = self.vectors.remove(&role(LayerWeight::Sinks));
+        AttentionWeights { query, key, value, formats, query_norm, key_norm, sinks, kv_layer }
     }
 
     fn delta_net(&mut self, layer: usize, net: &DeltaNet, state: usize) -> DeltaNetWeights {
@@ -332,23 +341,39 @@ impl WeightLoader<'_> {
                 let down = self.linear(role(LayerWeight::Down), role(LayerWeight::DownBias));
                 FeedWeights::Dense(Box::new(Mlp::new(gate, up, down)))
             }
-            FeedForward::Experts { count, used, renormalise, .. } => {
-                let expert = |index| {
-                    let mut plain = |part| Linear { matrix: self.matrix(role(part)), bias: None };
-                    let gate = plain(LayerWeight::ExpertGate(index));
-                    let (up, down) =
-                        (plain(LayerWeight::ExpertUp(index)), plain(LayerWeight::ExpertDown(index)));
-                    Mlp::new(Some(gate), up, down)
-                };
-                let experts = (0..count).map(expert).collect();
-                FeedWeights::Experts {
-                    router: self.matrix(role(LayerWeight::Router)),
-                    experts,
-                    used,
-                    renormalise,
-                }
-            }
+            FeedForward::Experts(mixture) => FeedWeights::Experts(Box::new(self.mixture(layer, mixture))),
         }
+    }
+
+    fn mixture(&mut self, layer: usize, mixture: Mixture) -> MixtureWeights {
+        let role = |part| WeightRole::Layer(layer, part);
+        let mut biases = |part| self.vectors.remove(&role(part));
+        let gates = biases(LayerWeight::ExpertGateBiases);
+        let ups = biases(LayerWeight::ExpertUpBiases);
+        let downs = biases(LayerWeight::ExpertDownBiases);
+        let bias = biases(LayerWeight::RouterBias);
+        let expert = |index| {
+            let mut of = |part, biases: &Option<Vec<f32>>| {
+                let matrix = self.matrices.remove(&role(part))?;
+                let rows = matrix.rows();
+                Some(Linear { matrix, bias: biases.as_ref().map(|all| all[index * rows..][..rows].to_vec()) })
+            };
+            let gate = of(LayerWeight::ExpertGate(index), &gates);
+            let up = of(LayerWeight::ExpertUp(index), &ups).expect(FOUND);
+            let down = of(LayerWeight::ExpertDown(index), &downs).expect(FOUND);
+            Mlp::new(gate, up, down)
+        };
+        let experts = (0..mixture.count).map(expert).collect();
+        let shared = mixture.shared.map(|_| {
+            let mut of = |part| self.matrices.remove(&role(part));
+            let gate = of(LayerWeight::SharedRouter);
+            let mut linear = |part| of(part).map(|matrix| Linear { matrix, bias: None });
+            let inner = linear(LayerWeight::SharedGate);
+            let up = linear(LayerWeight::SharedUp).expect(FOUND);
+            let down = linear(LayerWeight::SharedDown).expect(FOUND);
+            Shared { mlp: Mlp::new(inner, up, down), gate }
+        });
+        MixtureWeights::new(mixture, (self.matrix(role(LayerWeight::Router)), bias), experts, shared)
     }
 
     fn optional_norm(&mut self, weight: WeightRole, bias: WeightRole) -> Option<NormWeights> {
@@ -405,13 +430,16 @@ impl WeightLoader<'_> {
     }
 
     fn vector(&mut self, role: WeightRole) -> Vec<f32> {
-        self.vectors.remove(&role).expect("the ledger closed: every declared weight was found")
+        self.vectors.remove(&role).expect(FOUND)
     }
 
     fn matrix(&mut self, role: WeightRole) -> Matrix {
-        self.matrices.remove(&role).expect("the ledger closed: every declared weight was found")
+        self.matrices.remove(&role).expect(FOUND)
     }
 }
+
+/// Why no declared weight is missing when blocks are assembled.
+const FOUND: &str = "the ledger closed: every declared weight was found";
 
 /// The biases of scores by distance, with one of the model's context on each side.
 fn distance_bias(spec: &Spec, table: Option<Vec<f32>>) -> Option<DistanceBias> {
@@ -430,10 +458,10 @@ fn by_input(weights: &[f32], kernel: usize) -> Vec<f32> {
 }
 
 /// A weight's floats in another format.
-fn converted(weight: &LocatedWeight<'_>, dtype: Dtype) -> Result<Vec<u8>, Error> {
+fn converted(weight: &LocatedWeight<'_>, bytes: &[u8], dtype: Dtype) -> Result<Vec<u8>, Error> {
     let of = |source| Error::Weights { name: weight.name.clone(), source };
-    tensor::check_finite(weight.dtype, weight.bytes).map_err(of)?;
-    let values = floats(&weight.name, weight.dtype, weight.bytes)?;
+    tensor::check_finite(weight.dtype, bytes).map_err(of)?;
+    let values = floats(&weight.name, weight.dtype, bytes)?;
     let mut bytes = Vec::new();
     tensor::quantize(dtype, &values, &mut bytes).map_err(of)?;
     Ok(bytes)

@@ -1,9 +1,11 @@
 //! Locates every weight of a spec in a file, and checks shapes and types, before any weight is read.
 
+use crate::arrange::Arrangement;
 use crate::error::Error;
-use crate::names::{self, Slice, TensorLocation};
+use crate::names;
 use crate::source::Source;
 use crate::spec::Spec;
+use crate::tensor_location::{BLOCKS, Slice, TensorLocation, scales_of};
 use crate::tensors::{tensor, vector_format};
 use crate::weight_role::{WeightDecl, WeightRole};
 use cpu::Tier;
@@ -22,6 +24,8 @@ pub(crate) struct LocatedWeight<'a> {
     pub(crate) cols: usize,
     pub(crate) vector: bool,
     pub(crate) bytes: &'a [u8],
+    /// How the weight lies in `bytes`.
+    pub(crate) arrangement: Arrangement<'a>,
 }
 
 impl LocatedWeight<'_> {
@@ -32,6 +36,11 @@ impl LocatedWeight<'_> {
         }
         let (dtype, precision) = self.packed_as(format, of_model, tier);
         Matrix::packed_bytes(tier, dtype, self.rows, self.cols, precision)
+    }
+
+    /// The weight's bytes row after row, if the file has them otherwise.
+    pub(crate) fn in_rows(&self) -> Option<Vec<u8>> {
+        self.arrangement.in_rows(self.dtype, self.rows, self.cols, self.bytes)
     }
 
     /// The precision of this weight in a model of this precision: heads of encoders are computed in f32.
@@ -125,6 +134,9 @@ pub(crate) fn locate_weights<'a>(
         };
         if claimed.insert(place.name.clone()) {
             ledger.claim(&place.name);
+            if matches!(place.slice, Slice::ExpertBlocks { .. }) {
+                ledger.claim(&scales_of(&place.name));
+            }
         }
         found.push(cut(opened, place, &decl)?);
     }
@@ -141,7 +153,8 @@ pub(crate) fn locate_weights<'a>(
 fn fits(opened: &Opened, place: &TensorLocation) -> bool {
     let Some(tensor) = opened.info(&place.name) else { return false };
     match place.slice {
-        Slice::Whole => true,
+        Slice::Whole | Slice::Every { .. } => true,
+        Slice::ExpertColumns { .. } | Slice::ExpertBlocks { .. } => true,
         Slice::Rows { of, .. } => tensor.shape.first() == Some(&of),
         Slice::Expert { count, of, .. } => tensor.shape.len() == 3 && tensor.shape[..2] == [count, of],
     }
@@ -153,6 +166,9 @@ fn cut<'a>(
     place: &TensorLocation,
     decl: &WeightDecl,
 ) -> Result<LocatedWeight<'a>, Error> {
+    if let Slice::ExpertBlocks { index, count, first, step } = place.slice {
+        return blocks(opened, &place.name, decl, (index, count), (first, step));
+    }
     let tensor = tensor(opened, &place.name)?;
     let vector = decl.shape.len() == 1 || decl.role.is_table();
     if vector {
@@ -164,13 +180,25 @@ fn cut<'a>(
         Slice::Rows { first, of } if vector => (vec![of], first, cols),
         Slice::Rows { first, of } => (vec![of, cols], first, rows),
         Slice::Expert { index, count, first, of } => (vec![count, of, cols], index * of + first, rows),
+        Slice::Every { step, .. } => {
+            let mut shape = decl.shape.clone();
+            shape.iter_mut().rev().take(1).for_each(|values| *values *= step);
+            (shape, 0, step)
+        }
+        Slice::ExpertColumns { index, count, step, .. } => {
+            (vec![count, cols, step * rows], index * step * rows, step * rows)
+        }
+        Slice::ExpertBlocks { .. } => (decl.shape.clone(), 0, rows),
     };
     let wrong_shape =
         || Error::Shape { name: place.name.clone(), found: tensor.shape.clone(), expected: expected.clone() };
-    // A depthwise convolution has a dimension of 1 in some files: `[channels, 1, kernel]`.
-    let is_squeezed = decl.role.is_table() && tensor.shape.len() > expected.len();
-    let squeezed: Vec<usize> = tensor.shape.iter().copied().filter(|n| !is_squeezed || *n != 1).collect();
-    if squeezed != expected {
+    // A depthwise convolution has a dimension of 1 in some files: `[channels, 1, kernel]`. One row may be stored as a
+    // vector, and a vector as one row.
+    let is_squeezed = decl.role.is_table() || place.slice == Slice::Whole;
+    let squeezed = |shape: &[usize]| {
+        shape.iter().copied().filter(|n| !is_squeezed || *n != 1).collect::<Vec<_>>()
+    };
+    if squeezed(&tensor.shape) != squeezed(&expected) {
         return Err(wrong_shape());
     }
     let sliced_vector = vector && matches!(place.slice, Slice::Rows { .. });
@@ -178,5 +206,42 @@ fn cut<'a>(
     let row_bytes = tensor.dtype.row_bytes(row).ok_or_else(wrong_shape)?;
     let bytes = tensor.bytes.get(first * row_bytes..(first + unit) * row_bytes).ok_or_else(wrong_shape)?;
     let (name, dtype) = (place.name.clone(), tensor.dtype);
-    Ok(LocatedWeight { role: decl.role, name, dtype, rows, cols, vector, bytes })
+    let arrangement = match place.slice {
+        Slice::Every { first, step } => Arrangement::Every { first, step },
+        Slice::ExpertColumns { first, step, .. } => Arrangement::Columns { first, step },
+        _ => Arrangement::Rows,
+    };
+    if arrangement != Arrangement::Rows {
+        // Single values are moved.
+        vector_format(&place.name, dtype)?;
+    }
+    Ok(LocatedWeight { role: decl.role, name, dtype, rows, cols, vector, bytes, arrangement })
+}
+
+/// The rows `first`, `first + step`, … of expert `index` in MXFP4, whose blocks are in one tensor `[experts, rows, blocks, 16]` and exponents in another.
+fn blocks<'a>(
+    opened: &'a Opened,
+    name: &str,
+    decl: &WeightDecl,
+    (index, count): (usize, usize),
+    (first, step): (usize, usize),
+) -> Result<LocatedWeight<'a>, Error> {
+    let (rows, cols) = (decl.shape[0], decl.shape[1]);
+    let of_row = cols.div_ceil(32);
+    // The bytes of this expert in a tensor of bytes.
+    let expert = |name: &str, shape: &[usize]| {
+        let info = opened.info(name).ok_or_else(|| Error::MissingKey { key: format!("tensor {name}") })?;
+        let bytes = opened.bytes(name).unwrap_or_default();
+        let size = shape[1..].iter().product::<usize>();
+        if info.shape != shape || !cols.is_multiple_of(32) || bytes.len() != count * size {
+            let (name, found, expected) = (name.to_owned(), info.shape.clone(), shape.to_vec());
+            return Err(Error::Shape { name, found, expected });
+        }
+        Ok(&bytes[index * size..][..size])
+    };
+    let bytes = expert(name, &[count, step * rows, of_row, 16])?;
+    let scales = expert(&scales_of(name), &[count, step * rows, of_row])?;
+    let name = name.strip_suffix(BLOCKS).unwrap_or(name).to_owned();
+    let arrangement = Arrangement::Blocks { scales, first, step };
+    Ok(LocatedWeight { role: decl.role, name, dtype: Dtype::MXFP4, rows, cols, vector: false, bytes, arrangement })
 }

@@ -41,23 +41,45 @@ pub(crate) fn feed_forward_without_bias(
     let inner = mlp.up.matrix.rows();
     let up = &mut buffers.up[..rows * inner];
     let activations = &mut *buffers.activations;
-    let formats = mlp.down.matrix.activations();
-    match &mlp.gate {
+    let gate = match &mlp.gate {
         Some(gated) => {
             let gate = &mut buffers.gate[..rows * inner];
             let jobs = &mut [(&gated.matrix, &mut *gate), (&mlp.up.matrix, &mut *up)];
             kernels::matmul_group(compute, jobs, activations);
+            gate
+        }
+        None => {
+            kernels::matmul(compute, &mlp.up.matrix, activations, up);
+            &mut []
+        }
+    };
+    activate(compute, spec, mlp, decode_rows, activations, (gate, up));
+    kernels::matmul(compute, &mlp.down.matrix, activations, out);
+}
+
+/// Sets `activations` to the input of the down projection, from the products of gate (if there is one) and up, to which
+/// their biases are added.
+pub(crate) fn activate(
+    compute: &Compute,
+    spec: &Spec,
+    mlp: &Mlp,
+    decode_rows: usize,
+    activations: &mut Activations,
+    (gate, up): (&mut [f32], &mut [f32]),
+) {
+    let inner = mlp.up.matrix.rows();
+    let formats = mlp.down.matrix.activations();
+    match &mlp.gate {
+        Some(gated) => {
             bias(compute, gated, gate);
             bias(compute, &mlp.up, up);
             activations.set_gated(compute, spec.activation, gate, up, inner, formats, decode_rows);
         }
         None => {
-            kernels::matmul(compute, &mlp.up.matrix, activations, up);
             let bias = mlp.up.bias.as_deref();
             activations.set_activated(compute, spec.activation, bias, up, inner, formats, decode_rows);
         }
     }
-    kernels::matmul(compute, &mlp.down.matrix, activations, out);
 }
 
 /// Adds the bias of `linear` to each row of `out`, if it has one.

@@ -3,41 +3,13 @@
 //!
 //! Decoders have Llama's names in a Hugging Face directory; an encoder's family has a table of its own ([`Names`]).
 
+use crate::expert_names;
 use crate::heads::Heads;
 use crate::name_table::{BIAS_ENDS, Fused, Names, WEIGHT_ENDS};
 use crate::source::Source;
-use crate::spec::{FeedForward, LmHead, NormPlace, Spec};
+use crate::spec::{LmHead, NormPlace, Spec};
+use crate::tensor_location::{Slice, TensorLocation};
 use crate::weight_role::{LayerWeight, WeightRole};
-
-/// A tensor that may hold a weight, and the part of the tensor that is the weight.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TensorLocation {
-    /// The tensor's name.
-    pub(crate) name: String,
-    /// The part of the tensor that is this weight.
-    pub(crate) slice: Slice,
-}
-
-/// The part of a tensor that is one weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slice {
-    /// The whole tensor.
-    Whole,
-    /// Rows from `first` on, of a fused tensor of `of` rows.
-    Rows { first: usize, of: usize },
-    /// Rows from `first` on, of expert `index` in a stack of `count` experts of `of` rows each.
-    Expert { index: usize, count: usize, first: usize, of: usize },
-}
-
-impl TensorLocation {
-    fn whole(name: String) -> Self {
-        TensorLocation { name, slice: Slice::Whole }
-    }
-
-    fn rows(name: String, first: usize, of: usize) -> Self {
-        TensorLocation { name, slice: Slice::Rows { first, of } }
-    }
-}
 
 /// The tensors that may hold `role`, the usual one first.
 pub(crate) fn places(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
@@ -112,18 +84,7 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
     let fused = |own: &str, both: &str, first, of| own_or_fused(full(own), full(both), first, of);
     let (q, kv) = (spec.query_width(), spec.kv_width());
     let qkv = q + 2 * kv;
-    let feed = spec.layers[layer].feed;
-    let ff = feed.width();
-    let stacked = |name: &str, index, rows, first_fused: Option<usize>| {
-        let FeedForward::Experts { count, .. } = feed else { return Vec::new() };
-        let at = |name: &str, first, of| {
-            let slice = Slice::Expert { index, count, first, of };
-            TensorLocation { name: full(&format!("{name}_exps.weight")), slice }
-        };
-        let fused = first_fused.map(|first| at("ffn_gate_up", first, 2 * rows));
-        let alone = TensorLocation::whole(full(&format!("{name}.{index}.weight")));
-        [at(name, 0, rows), alone].into_iter().chain(fused).collect()
-    };
+    let ff = spec.layers[layer].feed.width();
     match part {
         LayerWeight::AttentionNorm => one("attn_norm.weight"),
         LayerWeight::AttentionNormBias => one("attn_norm.bias"),
@@ -135,12 +96,16 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
         LayerWeight::ValueBias => fused("attn_v.bias", "attn_qkv.bias", q + kv, qkv),
         LayerWeight::QueryNorm => one("attn_q_norm.weight"),
         LayerWeight::KeyNorm => one("attn_k_norm.weight"),
+        LayerWeight::Sinks => one("attn_sinks.weight"),
         LayerWeight::Out => any(&["attn_output.weight", "ssm_out.weight"]),
         LayerWeight::OutBias => one("attn_output.bias"),
         LayerWeight::AttentionPostNorm => any(&["post_attention_norm.weight", "attn_output_norm.weight"]),
         LayerWeight::AttentionPostNormBias => one("attn_output_norm.bias"),
-        // In models without post-norms, Qwen3.5's "post_attention_norm" precedes the feed-forward.
-        LayerWeight::FeedNorm => any(&["ffn_norm.weight", "post_attention_norm.weight"]),
+        // In a GGUF of gpt-oss or Qwen3.5, "post_attention_norm" precedes the feed-forward.
+        LayerWeight::FeedNorm if spec.norm_place == NormPlace::Pre => {
+            any(&["ffn_norm.weight", "post_attention_norm.weight"])
+        }
+        LayerWeight::FeedNorm => one("ffn_norm.weight"),
         LayerWeight::FeedNormBias => one("ffn_norm.bias"),
         // Phi-3 keeps gate and up in one tensor under up's name.
         LayerWeight::Gate => fused("ffn_gate.weight", "ffn_up.weight", 0, 2 * ff),
@@ -154,10 +119,6 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
         LayerWeight::DownBias => one("ffn_down.bias"),
         LayerWeight::FeedPostNorm => any(&["post_ffw_norm.weight", "layer_output_norm.weight"]),
         LayerWeight::FeedPostNormBias => one("layer_output_norm.bias"),
-        LayerWeight::Router => one("ffn_gate_inp.weight"),
-        LayerWeight::ExpertGate(e) => stacked("ffn_gate", e, ff, Some(0)),
-        LayerWeight::ExpertUp(e) => stacked("ffn_up", e, ff, Some(ff)),
-        LayerWeight::ExpertDown(e) => stacked("ffn_down", e, spec.width, None),
         LayerWeight::MixerInput => one("attn_qkv.weight"),
         LayerWeight::MixerGate => one("attn_gate.weight"),
         LayerWeight::Beta => one("ssm_beta.weight"),
@@ -166,10 +127,8 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
         LayerWeight::DecayRate => one("ssm_a"),
         LayerWeight::TimeBias => one("ssm_dt.bias"),
         LayerWeight::MixerNorm => one("ssm_norm.weight"),
-        LayerWeight::PositionKey
-        | LayerWeight::PositionKeyBias
-        | LayerWeight::PositionQuery
-        | LayerWeight::PositionQueryBias => Vec::new(),
+        // Only encoders have the others.
+        _ => expert_names::gguf(spec, layer, part, &full),
     }
 }
 
@@ -195,14 +154,7 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
     let fused = |own: &str, both: &str, first, of| own_or_fused(full(own), full(both), first, of);
     let (q, kv) = (spec.query_width(), spec.kv_width());
     let qkv = q + 2 * kv;
-    let feed = spec.layers[layer].feed;
-    let ff = feed.width();
-    let expert = |own: &str, stack: &str, index: usize, first, of| {
-        let FeedForward::Experts { count, .. } = feed else { return Vec::new() };
-        let slice = Slice::Expert { index, count, first, of };
-        let stacked = TensorLocation { name: full(&format!("mlp.experts.{stack}")), slice };
-        vec![TensorLocation::whole(full(&format!("mlp.experts.{index}.{own}.weight"))), stacked]
-    };
+    let ff = spec.layers[layer].feed.width();
     // In models with post-norms, "post_attention_layernorm" is the post-norm; in others it precedes the feed-forward.
     let feed_norm = if spec.norm_place == NormPlace::Sandwich {
         "pre_feedforward_layernorm"
@@ -220,6 +172,7 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
         LayerWeight::ValueBias => fused("self_attn.v_proj.bias", "self_attn.qkv_proj.bias", q + kv, qkv),
         LayerWeight::QueryNorm => any(&["self_attn.q_norm.weight"]),
         LayerWeight::KeyNorm => any(&["self_attn.k_norm.weight"]),
+        LayerWeight::Sinks => any(&["self_attn.sinks"]),
         LayerWeight::Out => {
             any(&["self_attn.o_proj.weight", "self_attn.dense.weight", "linear_attn.out_proj.weight"])
         }
@@ -243,16 +196,8 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
         LayerWeight::Down => any(&["mlp.down_proj.weight", "mlp.fc2.weight"]),
         LayerWeight::DownBias => any(&["mlp.down_proj.bias", "mlp.fc2.bias"]),
         LayerWeight::FeedPostNorm => any(&["post_feedforward_layernorm.weight"]),
-        LayerWeight::Router => any(&["mlp.gate.weight"]),
-        LayerWeight::ExpertGate(e) => expert("gate_proj", "gate_up_proj", e, 0, 2 * ff),
-        LayerWeight::ExpertUp(e) => expert("up_proj", "gate_up_proj", e, ff, 2 * ff),
-        LayerWeight::ExpertDown(e) => expert("down_proj", "down_proj", e, 0, spec.width),
-        LayerWeight::AttentionPostNormBias
-        | LayerWeight::FeedPostNormBias
-        | LayerWeight::PositionKey
-        | LayerWeight::PositionKeyBias
-        | LayerWeight::PositionQuery
-        | LayerWeight::PositionQueryBias => Vec::new(),
+        // Only encoders have the others.
+        _ => expert_names::hugging_face(spec, layer, part, &full),
     }
 }
 

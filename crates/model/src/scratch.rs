@@ -1,6 +1,7 @@
 //! Every buffer that `forward` writes, sized once from the spec and the largest batch.
 
-use crate::spec::{FeedForward, Spec};
+use crate::routing::Routing;
+use crate::spec::Spec;
 use cpu::AlignedVec;
 use kernels::{Activations, RopeTable};
 
@@ -46,22 +47,6 @@ pub struct Scratch {
     pub(crate) routing: Routing,
 }
 
-/// The assignment of rows to experts, with its buffers; empty for a dense model.
-pub(crate) struct Routing {
-    /// Router scores, then probabilities `[rows, experts]`.
-    pub(crate) scores: Vec<f32>,
-    /// Expert and weight of each pick `[rows, used]`, before grouping.
-    pub(crate) picks: Vec<(u32, f32)>,
-    /// Row and weight of each pick, grouped by expert, rows ascending `[rows * used]`.
-    pub(crate) grouped: Vec<(u32, f32)>,
-    /// Where each expert's group starts in `grouped`, and its end `[experts + 1]`.
-    pub(crate) starts: Vec<u32>,
-    /// The rows of one expert `[rows, width]`.
-    pub(crate) gathered: AlignedVec<f32>,
-    /// The output of one expert `[rows, width]`.
-    pub(crate) expert_out: AlignedVec<f32>,
-}
-
 impl Scratch {
     /// Allocates for batches of at most `max_rows` rows, of which at most `max_logit_rows` get logits.
     #[must_use]
@@ -97,17 +82,14 @@ impl Scratch {
     #[must_use]
     pub fn bytes(spec: &Spec, max_rows: usize, max_logit_rows: usize) -> u64 {
         let (rows, logit_rows) = (max_rows.max(1) as u64, max_logit_rows.max(1) as u64);
-        let (experts, used) = spec.experts();
         let rotary: usize = spec.ropes.iter().map(|r| r.rotary_dim).sum();
         let mut floats = 3 * spec.width + spec.query_width() + 2 * spec.kv_width() + 2 * spec.feed_width();
         floats += out_width(spec) + channels(spec) + mixed_width(spec) + 2 * factors(spec);
         floats += rotary + 2;
-        if experts > 0 {
-            floats += experts + 4 * used + 2 * spec.width;
-        }
         // Two 8-bit halves with their scales and sums take 4 bytes a value, bf16 2, f32 4.
         let activations = 10 * rows * widest(spec).next_multiple_of(32) as u64;
-        4 * (rows * floats as u64 + logit_rows * spec.vocab as u64 + experts as u64) + activations
+        let floats = rows * floats as u64 + logit_rows * spec.vocab as u64;
+        4 * floats + activations + Routing::bytes(spec, rows)
     }
 }
 
@@ -135,20 +117,4 @@ fn mixed_width(spec: &Spec) -> usize {
 /// The most value heads of a recurrent layer.
 fn factors(spec: &Spec) -> usize {
     spec.layers.iter().map(|layer| layer.mixer.factors()).max().unwrap_or(0)
-}
-
-impl Routing {
-    fn new(spec: &Spec, rows: usize) -> Routing {
-        let (experts, used) = spec.experts();
-        let sparse = spec.layers.iter().any(|l| matches!(l.feed, FeedForward::Experts { .. }));
-        let width = if sparse { spec.width } else { 0 };
-        Routing {
-            scores: vec![0.0; rows * experts],
-            picks: vec![(0, 0.0); rows * used],
-            grouped: vec![(0, 0.0); rows * used],
-            starts: vec![0; if sparse { experts + 1 } else { 0 }],
-            gathered: AlignedVec::new(rows * width),
-            expert_out: AlignedVec::new(rows * width),
-        }
-    }
 }

@@ -11,10 +11,11 @@ mod recipe;
 mod vocabulary;
 
 use crate::error::Error;
-use crate::names::{self, Slice};
+use crate::names;
 use crate::rope::{Rope, RopeScaling, long_mscale};
 use crate::source::Source;
 use crate::spec::Spec;
+use crate::tensor_location::{Slice, TensorLocation};
 use crate::weight_role::WeightRole;
 use cpu::Pool;
 use random::{Blocks, Random};
@@ -229,7 +230,7 @@ impl Shape {
         let mut wanted = Vec::new();
         for decl in spec.weights() {
             let places = names::places(&source, &spec, decl.role);
-            let whole = |place: &&names::TensorLocation| place.slice == Slice::Whole;
+            let whole = |place: &&TensorLocation| place.slice == Slice::Whole;
             let place = match places.iter().find(|place| !whole(place)).filter(|_| self.fused) {
                 Some(fused) => Some(fused),
                 None => places.iter().find(whole),

@@ -5,6 +5,7 @@
 //! `layer_types`). What all decoders share is read here; a family's file reads its differences.
 
 mod defaults;
+mod mixture;
 mod recurrent;
 mod rope;
 
@@ -20,6 +21,7 @@ use serde_json::{Map, Value};
 use weights::{Metadata, Opened, gguf};
 
 pub(crate) use defaults::Defaults;
+pub(crate) use mixture::EXPERT_WIDTH;
 
 /// A key in its two spellings: that of a GGUF without the architecture, and those of `config.json`, of which the first
 /// that is present counts.
@@ -243,6 +245,7 @@ impl<'a> Source<'a> {
             qk_norm: false,
             attention_gate: false,
             prediction_layers: 0,
+            sinks: false,
             biases: Biases::default(),
             activation: self.activation(HIDDEN_ACT)?.unwrap_or(Activation::Silu),
             gated: true,

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::heads::Heads;
 use crate::mixer::Mixer;
+use crate::mixture::Mixture;
 use crate::name_table::Names;
 use crate::rope::Rope;
 use crate::weight_role::{LayerWeight, WeightDecl, WeightRole, decl, put_if};
@@ -43,6 +44,8 @@ pub struct Spec {
     pub attention_gate: bool,
     /// Layers after the last one that predict further tokens; they are not computed.
     pub prediction_layers: usize,
+    /// Whether each query head has an attention sink, a score without a value.
+    pub sinks: bool,
     /// Which projections have a bias.
     pub biases: Biases,
     /// The activation function of the feed-forward.
@@ -194,7 +197,7 @@ pub struct Layer {
 }
 
 /// The feed-forward of a layer: dense, or a mixture of experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FeedForward {
     /// One feed-forward for every row.
     Dense {
@@ -202,16 +205,7 @@ pub enum FeedForward {
         width: usize,
     },
     /// Mixture of experts: a router picks some of them for each row.
-    Experts {
-        /// The number of experts.
-        count: usize,
-        /// The experts that each row uses (top-k).
-        used: usize,
-        /// Rows of one expert's gate and up.
-        width: usize,
-        /// Whether the weights of the picked experts are scaled to sum to 1 (`norm_topk_prob`).
-        renormalise: bool,
-    },
+    Experts(Mixture),
 }
 
 /// The kind and parameters of a norm.
@@ -251,9 +245,6 @@ pub struct Biases {
     pub head: bool,
 }
 
-/// The most experts a row may use; a file with more is refused.
-pub(crate) const MAX_EXPERTS_USED: usize = 64;
-
 impl Spec {
     /// Limits the context to `tokens`. Call this before loading: LongRoPE chooses its factors by the context.
     pub fn limit_context(&mut self, tokens: usize) {
@@ -290,10 +281,10 @@ impl Spec {
         self.kv_heads * self.head_dim
     }
 
-    /// The widest feed-forward of any layer (of one expert where there are experts).
+    /// The widest feed-forward of any layer: of one expert, or of that which all rows use, where there are experts.
     #[must_use]
     pub fn feed_width(&self) -> usize {
-        self.layers.iter().map(|l| l.feed.width()).max().unwrap_or(0)
+        self.layers.iter().map(|l| l.feed.widest()).max().unwrap_or(0)
     }
 
     /// The largest `(count, used)` of any layer's experts; zeros for a dense model.
@@ -301,7 +292,7 @@ impl Spec {
     pub fn experts(&self) -> (usize, usize) {
         self.layers.iter().fold((0, 0), |(count, used), layer| match layer.feed {
             FeedForward::Dense { .. } => (count, used),
-            FeedForward::Experts { count: c, used: u, .. } => (count.max(c), used.max(u)),
+            FeedForward::Experts(mixture) => (count.max(mixture.count), used.max(mixture.used)),
         })
     }
 
@@ -379,6 +370,7 @@ impl Spec {
         }
         optional(attends && self.qk_norm, LayerWeight::QueryNorm, &[self.head_dim]);
         optional(attends && self.qk_norm, LayerWeight::KeyNorm, &[self.head_dim]);
+        optional(attends && self.sinks, LayerWeight::Sinks, &[self.heads]);
         layer.mixer.weights(width, &mut |part, shape| optional(true, part, shape));
         optional(true, LayerWeight::Out, &[width, layer.mixer.out_width(q)]);
         optional(self.biases.out, LayerWeight::OutBias, &[width]);
@@ -402,13 +394,8 @@ impl Spec {
                 optional(true, LayerWeight::Down, &[width, ff]);
                 optional(self.biases.feed || self.biases.down, LayerWeight::DownBias, &[width]);
             }
-            FeedForward::Experts { count, width: ff, .. } => {
-                optional(true, LayerWeight::Router, &[count, width]);
-                for expert in 0..count {
-                    optional(true, LayerWeight::ExpertGate(expert), &[ff, width]);
-                    optional(true, LayerWeight::ExpertUp(expert), &[ff, width]);
-                    optional(true, LayerWeight::ExpertDown(expert), &[width, ff]);
-                }
+            FeedForward::Experts(mixture) => {
+                mixture.weights(width, self.gated, &mut |part, shape| optional(true, part, shape));
             }
         }
         optional(post, LayerWeight::FeedPostNorm, &[width]);
@@ -460,10 +447,10 @@ impl Spec {
         for layer in &self.layers {
             require(layer.window != Some(0), "sliding window", 0, "at least 1")?;
             layer.mixer.check()?;
-            if let FeedForward::Experts { count, used, .. } = layer.feed {
-                require((1..=4096).contains(&count), "experts", count, "1 to 4096")?;
-                let most = count.min(MAX_EXPERTS_USED);
-                require((1..=most).contains(&used), "experts used", used, &format!("1 to {most}"))?;
+            if let FeedForward::Experts(mixture) = layer.feed
+                && let Some((what, value, expected)) = mixture.problem()
+            {
+                require(false, what, value, &expected)?;
             }
         }
         Ok(())
@@ -512,7 +499,24 @@ impl FeedForward {
     #[must_use]
     pub fn width(&self) -> usize {
         match *self {
-            FeedForward::Dense { width } | FeedForward::Experts { width, .. } => width,
+            FeedForward::Dense { width } | FeedForward::Experts(Mixture { width, .. }) => width,
+        }
+    }
+
+    /// Rows of gate and up of all that a row uses.
+    #[must_use]
+    pub fn active_width(&self) -> usize {
+        match self {
+            FeedForward::Dense { width } => *width,
+            FeedForward::Experts(mixture) => mixture.active_width(),
+        }
+    }
+
+    /// Rows of gate and up, the most of what is computed at once.
+    fn widest(&self) -> usize {
+        match self {
+            FeedForward::Dense { width } => *width,
+            FeedForward::Experts(mixture) => mixture.shared.map_or(0, |shared| shared.width).max(mixture.width),
         }
     }
 }

@@ -50,7 +50,13 @@ impl WeightRole {
                 | WeightRole::TokenType
                 | WeightRole::RelativeBias
                 | WeightRole::Relative
-                | WeightRole::Layer(_, LayerWeight::Conv)
+                | WeightRole::Layer(
+                    _,
+                    LayerWeight::Conv
+                        | LayerWeight::ExpertGateBiases
+                        | LayerWeight::ExpertUpBiases
+                        | LayerWeight::ExpertDownBiases
+                )
         )
     }
 
@@ -102,6 +108,7 @@ pub enum LayerWeight {
     ValueBias,
     QueryNorm,
     KeyNorm,
+    Sinks,
     Out,
     OutBias,
     AttentionPostNorm,
@@ -121,6 +128,7 @@ pub enum LayerWeight {
     FeedPostNorm,
     FeedPostNormBias,
     Router,
+    RouterBias,
     ExpertGate(usize),
     ExpertUp(usize),
     ExpertDown(usize),
@@ -132,6 +140,13 @@ pub enum LayerWeight {
     DecayRate,
     TimeBias,
     MixerNorm,
+    ExpertGateBiases,
+    ExpertUpBiases,
+    ExpertDownBiases,
+    SharedRouter,
+    SharedGate,
+    SharedUp,
+    SharedDown,
 }
 
 /// A weight of a spec: its role, and its shape `[rows, cols]` or `[cols]`.

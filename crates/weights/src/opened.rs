@@ -327,6 +327,12 @@ impl Opened {
         Some(Tensor { name: &entry.name, dtype, shape: entry.shape.clone(), bytes })
     }
 
+    /// The bytes of the tensor `name`, whatever its element type.
+    pub fn bytes(&self, name: &str) -> Option<&[u8]> {
+        let entry = &self.entries[*self.index.get(name)?];
+        Some(&self.parts[entry.part].bytes[entry.range.clone()])
+    }
+
     /// A ledger of all tensors, none of them claimed.
     pub fn ledger(&self) -> Ledger {
         Ledger::new(self.entries.iter().map(|e| e.name.clone()))

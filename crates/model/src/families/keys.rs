@@ -36,6 +36,13 @@ const ENCODERS: &[&str] = &[
     "gemma-embedding",
 ];
 
+/// The families with experts.
+const MIXTURES: &[&str] =
+    &["qwen3moe", "qwen2moe", "mixtral", "llama", "granitemoe", "ernie4_5-moe", "gpt-oss", "qwen35moe"];
+
+/// The families with an expert that every row uses.
+const SHARED: &[&str] = &["qwen2moe", "granitemoe", "ernie4_5-moe", "qwen35moe"];
+
 const RULES: &[Rule] = &[
     (
         Key("attention.causal", &["is_causal"]),
@@ -57,10 +64,10 @@ const RULES: &[Rule] = &[
     ),
     (Key("attention.max_alibi_bias", &[]), Neutral::Off, "0: ALiBi is not built", &["jina-bert-v2"]),
     (Key("use_parallel_residual", &[]), Neutral::Off, "false, for this family", &["phi2"]),
-    (Key("attention.scale", &[]), Neutral::Off, "not there, for this family", &["granite"]),
-    (Key("embedding_scale", &[]), Neutral::One, "1, for this family", &["granite"]),
-    (Key("residual_scale", &[]), Neutral::One, "1, for this family", &["granite"]),
-    (Key("logit_scale", &[]), Neutral::One, "1, for this family", &["granite"]),
+    (Key("attention.scale", &[]), Neutral::Off, "not there, for this family", &["granite", "granitemoe"]),
+    (Key("embedding_scale", &[]), Neutral::One, "1, for this family", &["granite", "granitemoe"]),
+    (Key("residual_scale", &[]), Neutral::One, "1, for this family", &["granite", "granitemoe"]),
+    (Key("logit_scale", &[]), Neutral::One, "1, for this family", &["granite", "granitemoe"]),
     (
         Key("attn_logit_softcapping", &["attn_logit_softcapping"]),
         Neutral::Off,
@@ -73,12 +80,12 @@ const RULES: &[Rule] = &[
         "0, for this family",
         &["gemma2", "gemma3"],
     ),
-    (Key("expert_count", &[]), Neutral::Off, "0: this family has no experts here", &["qwen3moe"]),
-    (Key("expert_shared_count", &[]), Neutral::Off, "0: shared experts are not built", &[]),
-    (Key("expert_weights_scale", &[]), Neutral::One, "1: scaled expert weights are not built", &[]),
+    (Key("expert_count", &[]), Neutral::Off, "0: this family has no experts here", MIXTURES),
+    (Key("expert_shared_count", &[]), Neutral::Off, "0: shared experts are not built for this family", SHARED),
+    (Key("expert_weights_scale", &[]), Neutral::One, "1: scaled expert weights are not built for this family", MIXTURES),
     // 1 is softmax in llama.cpp's `llama_expert_gating_func_type`.
-    (Key("expert_gating_func", &[]), Neutral::One, "1: routers are softmax here", &[]),
-    (Key("leading_dense_block_count", &[]), Neutral::Off, "0: read from the tensors", &[]),
+    (Key("expert_gating_func", &[]), Neutral::One, "1: the routers of this family are softmax here", MIXTURES),
+    (Key("leading_dense_block_count", &[]), Neutral::Off, "0: read from the tensors", &["ernie4_5-moe"]),
     // Sections matter only for positions in images.
     (
         Key("rope.dimension_sections", &[]),
@@ -174,6 +181,10 @@ fn quantized(source: &Source, config: &serde_json::Map<String, Value>) -> Result
             continue;
         }
         let method = text("quant_method").or_else(|| text("quant_algo")).or_else(|| text("format"));
+        // Blocks and exponents of gpt-oss, which are read.
+        if method == Some("mxfp4") {
+            continue;
+        }
         let method = method.unwrap_or("a method without a name").to_owned();
         return Err(Error::Quantized { method, told: format!("{key} in config.json") });
     }

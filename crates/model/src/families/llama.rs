@@ -1,12 +1,16 @@
 //! Llama 2 and 3.x, and models of the same architecture: SmolLM2, TinyLlama, Mistral with its sliding window.
 
 use crate::error::Error;
+use crate::mixture::Router;
 use crate::source::{Defaults, Key, Source, WINDOW};
 use crate::spec::Spec;
 use kernels::Pairing;
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let mut spec = source.decoder("llama", &Defaults::default())?;
+    if source.gguf_has_experts()? {
+        experts(source, &mut spec)?;
+    }
     if source.is_gguf() {
         // The converter permutes the rows of query and key so that adjacent dimensions rotate together.
         spec.pairing = Pairing::Adjacent;
@@ -25,4 +29,11 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
         layer.window = window.filter(|_| listed.as_ref().is_none_or(|list| list[index]));
     }
     Ok(spec)
+}
+
+/// Gives all layers experts as wide as the feed-forward that the file declares (Mixtral, which a GGUF calls Llama).
+pub(super) fn experts(source: &Source, spec: &mut Spec) -> Result<(), Error> {
+    let mixture = source.mixture(spec.feed_width(), Router::SOFTMAX)?;
+    source.spread(spec, mixture, |_| true);
+    Ok(())
 }

@@ -2,32 +2,24 @@
 
 use super::qwen3;
 use crate::error::Error;
-use crate::source::{Key, Source};
-use crate::spec::{FeedForward, Spec};
+use crate::mixture::{Mixture, Router};
+use crate::source::{EXPERT_WIDTH, Key, Source};
+use crate::spec::Spec;
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let mut spec = qwen3::read(source)?;
     spec.family = "qwen3moe";
-    let experts = FeedForward::Experts {
-        count: source.need(Key("expert_count", &["num_experts", "num_local_experts"]), None)?,
-        used: source.need(Key("expert_used_count", &["num_experts_per_tok"]), None)?,
-        width: source.need(Key("expert_feed_forward_length", &["moe_intermediate_size"]), None)?,
-        // GGUF files do not store this; every published model renormalises.
-        renormalise: source
-            .flag(Key("expert_weights_norm", &["norm_topk_prob"]))?
-            .unwrap_or(source.is_gguf()),
-    };
+    // GGUF files do not store whether weights are renormalised; every published model does it.
+    let router = Router { renormalise: source.is_gguf(), ..Router::SOFTMAX };
+    let mixture = source.mixture(source.need(EXPERT_WIDTH, None)?, router)?;
+    sparse_layers(source, &mut spec, mixture)?;
+    Ok(spec)
+}
+
+/// Gives the mixture to every `decoder_sparse_step`th layer that is not in `mlp_only_layers`.
+pub(super) fn sparse_layers(source: &Source, spec: &mut Spec, mixture: Mixture) -> Result<(), Error> {
     let step = source.size(Key("", &["decoder_sparse_step"]))?.unwrap_or(1).max(1);
     let dense = source.sizes(Key("", &["mlp_only_layers"]))?;
-    for (index, layer) in spec.layers.iter_mut().enumerate() {
-        let sparse = if source.is_gguf() {
-            source.has(&format!("blk.{index}.ffn_gate_inp.weight"))
-        } else {
-            !dense.contains(&index) && (index + 1).is_multiple_of(step)
-        };
-        if sparse {
-            layer.feed = experts;
-        }
-    }
-    Ok(spec)
+    source.spread(spec, mixture, |index| !dense.contains(&index) && (index + 1).is_multiple_of(step));
+    Ok(())
 }

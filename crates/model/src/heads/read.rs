@@ -20,7 +20,7 @@ pub(crate) fn read(source: &Source, spec: &Spec) -> Result<Option<Box<Heads>>, E
     if !heads.any() {
         return Ok(None);
     }
-    if spec.layers.iter().any(|layer| matches!(layer.feed, FeedForward::Experts { .. })) {
+    if spec.layers.iter().any(|layer| matches!(layer.feed, FeedForward::Experts(_))) {
         let what = format!("an encoder of the family {}", spec.family);
         return Err(Error::Head { what, problem: "encoders with experts are not built".into() });
     }

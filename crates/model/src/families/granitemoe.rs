@@ -1,0 +1,23 @@
+//! Granite 3 with experts, and with a shared expert beside them (`GraniteMoeShared`).
+
+use super::granite;
+use crate::error::Error;
+use crate::mixture::{Router, Score, SharedExpert};
+use crate::source::{Key, Source};
+use crate::spec::Spec;
+
+pub(super) fn read(source: &Source) -> Result<Spec, Error> {
+    let mut spec = granite::read(source)?;
+    spec.family = "granitemoe";
+    let router = Router { score: Score::SoftmaxOfPicked, renormalise: false, ..Router::SOFTMAX };
+    let mut mixture = source.mixture(spec.feed_width(), router)?;
+    mixture.shared = match source.is_gguf() {
+        true => source.gguf_shared(spec.layers.len(), false)?,
+        false => {
+            let width = source.size(Key("", &["shared_intermediate_size"]))?.filter(|&width| width > 0);
+            width.map(|width| SharedExpert { width, gated: false })
+        }
+    };
+    source.spread(&mut spec, mixture, |_| true);
+    Ok(spec)
+}
