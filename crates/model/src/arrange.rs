@@ -72,14 +72,18 @@ mod tests {
     #[test]
     fn every_second_value_and_column_is_taken() {
         let values: Vec<u8> = (0..12u16).flat_map(|v| v.to_le_bytes()).collect();
-        let numbers = |bytes: Vec<u8>| bytes.chunks(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect::<Vec<_>>();
+        let numbers =
+            |bytes: Vec<u8>| bytes.chunks(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect::<Vec<_>>();
         let take = |arrangement: Arrangement, rows, cols| {
             numbers(arrangement.in_rows(Dtype::BF16, rows, cols, &values).unwrap())
         };
         assert_eq!(take(Arrangement::Every { first: 1, step: 2 }, 1, 6), [1, 3, 5, 7, 9, 11]);
         // Three rows of four columns: columns 1 and 3 are two rows of three.
         assert_eq!(take(Arrangement::Columns { first: 1, step: 2 }, 2, 3), [1, 5, 9, 3, 7, 11]);
-        assert_eq!(take(Arrangement::Columns { first: 0, step: 1 }, 4, 3), [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]);
+        assert_eq!(
+            take(Arrangement::Columns { first: 0, step: 1 }, 4, 3),
+            [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]
+        );
     }
 
     #[test]

@@ -162,7 +162,8 @@ impl Block {
                 let shared = weights.shared.as_ref();
                 differs(&weights.router)
                     || weights.experts.iter().any(mlp)
-                    || shared.is_some_and(|shared| mlp(&shared.mlp) || shared.gate.as_ref().is_some_and(differs))
+                    || shared
+                        .is_some_and(|shared| mlp(&shared.mlp) || shared.gate.as_ref().is_some_and(differs))
             }
         };
         self.mixer.formats().q8_decode_bf16_prefill || differs(&self.out.matrix) || feed

@@ -12,7 +12,9 @@ pub(crate) fn gguf(
     part: LayerWeight,
     full: &dyn Fn(&str) -> String,
 ) -> Vec<TensorLocation> {
-    let FeedForward::Experts(Mixture { count, width: ff, .. }) = spec.layers[layer].feed else { return Vec::new() };
+    let FeedForward::Experts(Mixture { count, width: ff, .. }) = spec.layers[layer].feed else {
+        return Vec::new();
+    };
     let any = |names: &[&str]| names.iter().map(|name| TensorLocation::whole(full(name))).collect();
     let stacked = |name: &str, index, rows, first_fused: Option<usize>| {
         let at = |name: &str, first, of| {

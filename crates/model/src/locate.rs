@@ -195,9 +195,8 @@ fn cut<'a>(
     // A depthwise convolution has a dimension of 1 in some files: `[channels, 1, kernel]`. One row may be stored as a
     // vector, and a vector as one row.
     let is_squeezed = decl.role.is_table() || place.slice == Slice::Whole;
-    let squeezed = |shape: &[usize]| {
-        shape.iter().copied().filter(|n| !is_squeezed || *n != 1).collect::<Vec<_>>()
-    };
+    let squeezed =
+        |shape: &[usize]| shape.iter().copied().filter(|n| !is_squeezed || *n != 1).collect::<Vec<_>>();
     if squeezed(&tensor.shape) != squeezed(&expected) {
         return Err(wrong_shape());
     }
@@ -234,7 +233,7 @@ fn blocks<'a>(
         let bytes = opened.bytes(name).unwrap_or_default();
         let size = shape[1..].iter().product::<usize>();
         if info.shape != shape || !cols.is_multiple_of(32) || bytes.len() != count * size {
-            let (name, found, expected) = (name.to_owned(), info.shape.clone(), shape.to_vec());
+            let (name, found, expected) = (name.to_owned(), info.shape.to_vec(), shape.to_vec());
             return Err(Error::Shape { name, found, expected });
         }
         Ok(&bytes[index * size..][..size])
@@ -243,5 +242,14 @@ fn blocks<'a>(
     let scales = expert(&scales_of(name), &[count, step * rows, of_row])?;
     let name = name.strip_suffix(BLOCKS).unwrap_or(name).to_owned();
     let arrangement = Arrangement::Blocks { scales, first, step };
-    Ok(LocatedWeight { role: decl.role, name, dtype: Dtype::MXFP4, rows, cols, vector: false, bytes, arrangement })
+    Ok(LocatedWeight {
+        role: decl.role,
+        name,
+        dtype: Dtype::MXFP4,
+        rows,
+        cols,
+        vector: false,
+        bytes,
+        arrangement,
+    })
 }

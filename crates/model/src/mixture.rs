@@ -136,9 +136,14 @@ impl Mixture {
         if let Some((what, value, least, most)) = out {
             return Some((what, value, format!("{least} to {most}")));
         }
-        let divides = self.count.is_multiple_of(groups.count) && (groups.count == 1 || self.count / groups.count >= 2);
+        let divides =
+            self.count.is_multiple_of(groups.count) && (groups.count == 1 || self.count / groups.count >= 2);
         (!divides).then(|| {
-            ("groups of experts", groups.count, format!("groups of as many of the {} experts, 2 or more", self.count))
+            (
+                "groups of experts",
+                groups.count,
+                format!("groups of as many of the {} experts, 2 or more", self.count),
+            )
         })
     }
 }
@@ -176,14 +181,21 @@ mod tests {
             Mixture { router, ..MIXTURE }.problem()
         };
         assert_eq!(grouped(4, 1), None);
-        assert_eq!(Mixture { used: 300, count: 256, ..MIXTURE }.problem().map(|p| (p.0, p.1)), Some(("experts used", 300)));
+        assert_eq!(
+            Mixture { used: 300, count: 256, ..MIXTURE }.problem().map(|p| (p.0, p.1)),
+            Some(("experts used", 300))
+        );
         assert_eq!(grouped(9, 1).map(|p| p.0), Some("groups of experts"));
         assert_eq!(grouped(3, 1).map(|p| p.0), Some("groups of experts"));
         assert_eq!(grouped(4, 5).map(|p| p.0), Some("groups of experts used"));
         // Two experts a group: a row that uses three cannot take them from one.
         assert_eq!(
-            Mixture { used: 3, router: Router { groups: Some(ExpertGroups { count: 4, used: 1 }), ..Router::SOFTMAX }, ..MIXTURE }
-                .problem(),
+            Mixture {
+                used: 3,
+                router: Router { groups: Some(ExpertGroups { count: 4, used: 1 }), ..Router::SOFTMAX },
+                ..MIXTURE
+            }
+            .problem(),
             Some(("experts used", 3, "1 to 2".to_owned()))
         );
     }

@@ -73,9 +73,10 @@ fn take_best(scores: &mut [f32]) -> usize {
 fn leave_out_groups(groups: ExpertGroups, scores: &mut [f32]) {
     let size = scores.len() / groups.count;
     let of_group = |scores: &[f32]| {
-        let (first, second) = scores.iter().fold((f32::NEG_INFINITY, f32::NEG_INFINITY), |(first, second), &s| {
-            if s > first { (s, first) } else { (first, second.max(s)) }
-        });
+        let (first, second) =
+            scores.iter().fold((f32::NEG_INFINITY, f32::NEG_INFINITY), |(first, second), &s| {
+                if s > first { (s, first) } else { (first, second.max(s)) }
+            });
         first + second
     };
     let mut sums = [0.0; MAX_GROUPS];
@@ -84,7 +85,8 @@ fn leave_out_groups(groups: ExpertGroups, scores: &mut [f32]) {
         *sum = of_group(group);
     }
     for (index, group) in scores.chunks_exact_mut(size).enumerate() {
-        let better = |(other, sum): (usize, &f32)| *sum > sums[index] || (*sum == sums[index] && other < index);
+        let better =
+            |(other, sum): (usize, &f32)| *sum > sums[index] || (*sum == sums[index] && other < index);
         if sums.iter().enumerate().filter(|(other, sum)| better((*other, sum))).count() >= groups.used {
             group.fill(f32::NEG_INFINITY);
         }
@@ -113,8 +115,7 @@ mod tests {
     }
 
     fn close(got: &[(u32, f32)], want: &[(u32, f32)]) -> bool {
-        got.len() == want.len()
-            && got.iter().zip(want).all(|(g, w)| g.0 == w.0 && (g.1 - w.1).abs() < 1e-6)
+        got.len() == want.len() && got.iter().zip(want).all(|(g, w)| g.0 == w.0 && (g.1 - w.1).abs() < 1e-6)
     }
 
     #[test]
@@ -124,14 +125,18 @@ mod tests {
         let plain = Router { renormalise: false, ..Router::SOFTMAX };
         assert!(close(&picked(plain, None, &logits, 2), &[(1, 0.4), (3, 0.4)]));
         let of_picked = Router { score: Score::SoftmaxOfPicked, scale: 2.0, ..plain };
-        assert!(close(&picked(of_picked, None, &logits, 3), &[(1, 8.0 / 9.0), (3, 8.0 / 9.0), (0, 2.0 / 9.0)]));
+        assert!(close(
+            &picked(of_picked, None, &logits, 3),
+            &[(1, 8.0 / 9.0), (3, 8.0 / 9.0), (0, 2.0 / 9.0)]
+        ));
     }
 
     #[test]
     fn a_bias_moves_the_choice_alone_or_the_weights_too() {
         let logits = [0.0, 1.0, 2.0, 3.0];
         let bias = [9.0, 0.0, 0.0, 0.0];
-        let router = |on| Router { score: Score::Sigmoid, bias: Some(on), renormalise: false, ..Router::SOFTMAX };
+        let router =
+            |on| Router { score: Score::Sigmoid, bias: Some(on), renormalise: false, ..Router::SOFTMAX };
         let chosen = picked(router(RouterBias::Choice), Some(&bias), &logits, 2);
         assert!(close(&chosen, &[(0, 0.5), (3, sigmoid(3.0))]), "{chosen:?}");
         let moved = picked(router(RouterBias::Logits), Some(&bias), &logits, 2);
@@ -148,7 +153,8 @@ mod tests {
         };
         // The best expert is in the group whose two best are worst together.
         let logits = [1.0, 1.2, 5.0, -9.0, 2.0, 0.9];
-        let experts = |used, picks| picked(router(used), None, &logits, picks).iter().map(|p| p.0).collect::<Vec<_>>();
+        let experts =
+            |used, picks| picked(router(used), None, &logits, picks).iter().map(|p| p.0).collect::<Vec<_>>();
         assert_eq!(experts(1, 2), [4, 5]);
         assert_eq!(experts(2, 3), [4, 1, 0]);
         assert_eq!(experts(3, 1), [2]);

@@ -71,8 +71,11 @@ pub struct Shape {
     rope_linear: Option<f32>,
     rope_llama3: Option<Llama3>,
     rope_long: Option<Long>,
+    rope_yarn: Option<Yarn>,
     /// Sliding window, in tokens; the family decides which layers have it.
     window: Option<usize>,
+    /// The experts of a mixture; those of all layers but the first dense ones.
+    experts: Option<ExpertsShape>,
     /// The recurrent layers of a hybrid.
     delta_net: Option<DeltaNetShape>,
 }
@@ -97,6 +100,30 @@ struct Llama3 {
     low: f32,
     high: f32,
     original: usize,
+}
+
+/// YaRN, see [`RopeScaling::Yarn`].
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Yarn {
+    factor: f32,
+    original: usize,
+}
+
+/// The experts of a mixture.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpertsShape {
+    count: usize,
+    used: usize,
+    /// Rows of one expert's gate and up.
+    width: usize,
+    /// Rows of gate and up of what all rows use; 0 for none.
+    #[serde(default)]
+    shared: usize,
+    /// The first layers, which have no experts.
+    #[serde(default)]
+    dense_layers: usize,
 }
 
 /// LongRoPE: the divisors beyond `original` tokens; up to there the divisors are 1.
@@ -240,13 +267,9 @@ impl Shape {
             if let Slice::Rows { of, .. } = place.slice {
                 shape[0] = of;
             }
-            let layer = match decl.role {
-                WeightRole::Layer(layer, _) => Some(layer),
-                _ => None,
-            };
             let head = decl.role == WeightRole::Head || (decl.role == WeightRole::Embedding && self.tied);
             let cols = shape[shape.len() - 1];
-            let matrix = MatrixInfo { name: &place.name, layer, layers: spec.layers.len(), head, cols };
+            let matrix = MatrixInfo::new(&place.name, decl.role, spec.layers.len(), head, cols);
             let is_float = shape.len() == 1 || decl.role.is_table();
             let dtype = if is_float { Dtype::F32 } else { recipe.format(&matrix) };
             wanted.push(TensorDecl { name: place.name.clone(), role: decl.role, dtype, shape });
@@ -275,6 +298,19 @@ impl Shape {
             vec![vec![0; 2 * self.vocab * self.width]],
             tensors,
         )
+    }
+
+    /// The keys of a mixture that a converter writes.
+    fn expert_keys(&self) -> Vec<(&'static str, usize)> {
+        let Some(experts) = &self.experts else { return Vec::new() };
+        let keys = [
+            ("expert_count", experts.count),
+            ("expert_used_count", experts.used),
+            ("expert_feed_forward_length", experts.width),
+            ("expert_shared_feed_forward_length", experts.shared),
+            ("leading_dense_block_count", experts.dense_layers),
+        ];
+        keys.into_iter().filter(|(_, size)| *size > 0).collect()
     }
 
     fn rotary_dim(&self) -> usize {
@@ -328,6 +364,14 @@ impl Shape {
         own("rope.freq_base", Value::F32(self.rope_base));
         if let Some(window) = self.window {
             own("attention.sliding_window", Value::U32(window as u32));
+        }
+        if let Some(yarn) = &self.rope_yarn {
+            own("rope.scaling.type", Value::String("yarn".to_owned()));
+            own("rope.scaling.factor", Value::F32(yarn.factor));
+            own("rope.scaling.original_context_length", Value::U32(yarn.original as u32));
+        }
+        for (key, size) in self.expert_keys() {
+            own(key, Value::U32(size as u32));
         }
         if let Some(net) = &self.delta_net {
             for (key, size) in [

@@ -516,7 +516,9 @@ impl FeedForward {
     fn widest(&self) -> usize {
         match self {
             FeedForward::Dense { width } => *width,
-            FeedForward::Experts(mixture) => mixture.shared.map_or(0, |shared| shared.width).max(mixture.width),
+            FeedForward::Experts(mixture) => {
+                mixture.shared.map_or(0, |shared| shared.width).max(mixture.width)
+            }
         }
     }
 }

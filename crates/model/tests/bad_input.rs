@@ -101,6 +101,46 @@ fn a_layer_list_of_another_length_is_refused() {
     assert!(said.contains("layer_types") && said.contains('7'), "{said}");
 }
 
+#[test]
+fn abuse_a_router_that_names_more_experts_than_there_are_is_refused() {
+    let said = refusal(&broken("qwen2moe", |config, _| config["num_experts_per_tok"] = 300.into()));
+    assert!(
+        said.contains("num_experts_per_tok") && said.contains("300") && said.contains("8 experts"),
+        "{said}"
+    );
+    let said = refusal(&broken("qwen2moe", |config, _| config["num_experts"] = 5000.into()));
+    assert!(said.contains("experts") && said.contains("5000") && said.contains("4096"), "{said}");
+    let said = refusal(&broken("qwen2moe", |config, _| config["num_experts"] = 16.into()));
+    assert!(
+        said.contains("mlp.experts.8") || (said.contains("mlp.gate.weight") && said.contains("16")),
+        "{said}"
+    );
+}
+
+#[test]
+fn abuse_experts_of_unequal_shapes_are_named_with_both() {
+    let name = "model.layers.1.mlp.experts.3.gate_proj.weight";
+    let said = refusal(&broken("qwen2moe", |_, tensors| {
+        let find = |text: &str, from: usize| {
+            let at = tensors[from..].windows(text.len()).position(|w| w == text.as_bytes());
+            from + at.expect("it is in the header")
+        };
+        let shape = find("[16,32]", find(name, 0));
+        tensors[shape..shape + 7].copy_from_slice(b"[32,16]");
+    }));
+    assert!(said.contains(name) && said.contains("[32, 16]") && said.contains("[16, 32]"), "{said}");
+}
+
+#[test]
+fn abuse_blocks_of_mxfp4_without_their_exponents_are_refused() {
+    let said = refusal(&broken("gpt-oss-mxfp4", |_, tensors| {
+        rename(tensors, "layers.1.mlp.experts.down_proj_scales", "layers.1.mlp.experts.down_proj_sealed");
+    }));
+    assert!(said.contains("layers.1.mlp.experts.down_proj_scales"), "{said}");
+    let said = refusal(&broken("gpt-oss-mxfp4", |config, _| config["swiglu_limit"] = 9.into()));
+    assert!(said.contains("swiglu_limit") && said.contains('9') && said.contains('7'), "{said}");
+}
+
 /// A folder all of whose weights are `value`, in bf16.
 fn filled(case: &str, value: u16) -> TempDir {
     broken(case, |_, tensors| {

@@ -247,7 +247,7 @@ fn keys_of_a_gguf_that_would_change_the_answer_are_refused() {
         ("llama.logit_scale", F32(8.0), "logit_scale"),
         ("llama.attn_logit_softcapping", F32(50.0), "attn_logit_softcapping"),
         ("llama.final_logit_softcapping", F32(30.0), "final_logit_softcapping"),
-        ("llama.expert_count", U32(8), "experts"),
+        ("llama.expert_count", U32(8), "expert_used_count"),
         ("llama.rope.dimension_sections", U32(3), "sections"),
         ("llama.nextn_predict_layers", U32(1), "nextn"),
         ("llama.attention.causal", U32(1), "attention.causal"),

@@ -5,8 +5,9 @@
 use crate::runner;
 
 use cpu::Tier;
-use kernels::{KvDtype, Precision};
-use model::{RopeScaling, Spec};
+use kernels::{Activation, KvDtype, Precision};
+use model::mixture::{RouterBias, Score};
+use model::{FeedForward, Mixture, RopeScaling, Spec};
 use runner::{Run, Runner, Sequence, cases, error, files, fixtures, prompts, truth};
 use std::path::Path;
 
@@ -93,11 +94,26 @@ fn every_family_of_the_table_has_a_fixture() {
     }
 }
 
+fn mixture(spec: &Spec) -> Option<Mixture> {
+    spec.layers.iter().find_map(|layer| match layer.feed {
+        FeedForward::Experts(mixture) => Some(mixture),
+        FeedForward::Dense { .. } => None,
+    })
+}
+
+fn change_mixtures(spec: &mut Spec, change: impl Fn(&mut Mixture)) {
+    for layer in &mut spec.layers {
+        if let FeedForward::Experts(mixture) = &mut layer.feed {
+            change(mixture);
+        }
+    }
+}
+
 /// A fixture that could not tell would prove nothing: leaving out any feature that a spec turns on must show.
 #[test]
 fn a_feature_left_out_is_noticed() {
     type Feature = (&'static str, fn(&Spec) -> bool, fn(&mut Spec));
-    let features: [Feature; 11] = [
+    let features: [Feature; 15] = [
         (
             "window",
             |s| s.layers.iter().any(|l| l.window.is_some()),
@@ -126,6 +142,30 @@ fn a_feature_left_out_is_noticed() {
         ("residual scale", |s| s.residual_scale != 1.0, |s| s.residual_scale = 1.0),
         ("logit scale", |s| s.logit_scale != 1.0, |s| s.logit_scale = 1.0),
         ("epsilon", |_| true, |s| s.norm.eps *= 100.0),
+        ("clamped swish", |s| s.activation == Activation::ClampedSwish, |s| s.activation = Activation::Silu),
+        (
+            "router's score",
+            |s| mixture(s).is_some(),
+            |s| change_mixtures(s, |mixture| mixture.router.score = Score::Sigmoid),
+        ),
+        (
+            "scale of experts' weights, beside a shared expert",
+            |s| mixture(s).and_then(|mixture| mixture.shared).is_some(),
+            |s| change_mixtures(s, |mixture| mixture.router.scale = 1.01),
+        ),
+        (
+            "bias of a choice, not of logits, and the reverse",
+            |s| mixture(s).is_some_and(|mixture| mixture.router.bias.is_some()),
+            |s| {
+                change_mixtures(s, |mixture| {
+                    let bias = mixture.router.bias.as_mut().expect("a bias");
+                    *bias = match bias {
+                        RouterBias::Choice => RouterBias::Logits,
+                        RouterBias::Logits => RouterBias::Choice,
+                    };
+                });
+            },
+        ),
     ];
     let mut seen = vec![false; features.len()];
     for case in cases() {

@@ -203,7 +203,7 @@ impl Roofline {
     pub fn bytes(&self, batch: &Batch) -> f64 {
         let rows = batch.decode_rows + batch.prompt_rows;
         let used = |part: &WeightGroup| match part.experts {
-            Some((count, used)) => part.bytes * (used * rows / count).min(1.0),
+            Some(experts) => part.bytes * share_of_experts(experts, rows),
             None => part.bytes,
         };
         let wanted = batch.decode_rows + batch.prompts_ended;
@@ -223,12 +223,13 @@ impl Roofline {
         let time = |part: &WeightGroup| {
             let Ok(kernel) = kernel_efficiency(&self.ceilings.tier, &part.format) else { return 0.0 };
             let peak = self.peak(&kernel.numbers) * 1e9;
-            // Rows are spread over the experts, so each expert multiplies fewer.
             let used = part.experts.map_or(1.0, |(count, used)| used / count);
+            // Rows are spread over the experts, so each of those that are used multiplies fewer.
+            let spread = |rows| part.experts.map_or(1.0, |experts| used / share_of_experts(experts, rows));
             let by = |rows: f64, of_peak: &dyn Fn(f64) -> f64| match rows {
                 ..=0.0 => 0.0,
                 _ => {
-                    let each = if part.experts.is_some() { (rows * used).max(1.0) } else { rows };
+                    let each = if part.experts.is_some() { (rows * spread(rows)).max(1.0) } else { rows };
                     rows * used * part.multiply_adds / (of_peak(each) * peak)
                 }
             };
@@ -317,6 +318,11 @@ pub(crate) fn interpolate(
     before.map_or(0.0, |(_, value)| value)
 }
 
+/// The share of a layer's experts that `rows` rows use together, as expected where a router prefers none.
+fn share_of_experts((count, used): (f64, f64), rows: f64) -> f64 {
+    1.0 - (1.0 - used / count).powf(rows)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -379,7 +385,10 @@ mod tests {
         let (sparse, dense) = (roofline(sparse), roofline(model(1e9)));
         assert!(sparse.seconds(&decode(1.0)) < dense.seconds(&decode(1.0)) / 4.0);
         assert!((sparse.bytes(&decode(1.0)) - 1e9 / 8.0 - 1e7).abs() < 1.0);
-        assert_eq!(sparse.bytes(&decode(64.0)), dense.bytes(&decode(64.0)));
+        // Two rows share an eighth of their experts, and 64 leave hardly one unused.
+        assert!((sparse.bytes(&decode(2.0)) - 1e9 * 15.0 / 64.0 - 2e7).abs() < 1.0);
+        let left_out = 1.0 - sparse.bytes(&decode(64.0)) / dense.bytes(&decode(64.0));
+        assert!(left_out > 0.0 && left_out < 1e-3, "{left_out}");
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     // -1 is for the last layer.
     let last = source.float(LAST)?.filter(|&last| last >= 0.0).map_or(usize::MAX, |last| last as usize);
     let first = source.leading_dense()?.unwrap_or(usize::from(!source.is_gguf()));
-    source.spread(&mut spec, mixture, |index| (first..=last).contains(&index) && (index + 1).is_multiple_of(step));
+    source.spread(&mut spec, mixture, |index| {
+        (first..=last).contains(&index) && (index + 1).is_multiple_of(step)
+    });
     Ok(spec)
 }

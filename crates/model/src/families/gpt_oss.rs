@@ -25,10 +25,7 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     check_activation(source)?;
     spec.activation = Activation::ClampedSwish;
     spec.sinks = true;
-    let biases = match source.is_gguf() {
-        true => source.has("blk.0.attn_q.bias") || source.has("blk.0.attn_qkv.bias"),
-        false => source.flag(Key("", &["attention_bias"]))?.unwrap_or(true),
-    };
+    let biases = source.flag(Key("", &["attention_bias"]))?.unwrap_or(true);
     (spec.biases.qkv, spec.biases.out) = (biases, biases);
     rope(source, &mut spec);
     let window = source.size(WINDOW)?.or((!source.is_gguf()).then_some(128)).filter(|&window| window > 0);

@@ -81,10 +81,25 @@ const RULES: &[Rule] = &[
         &["gemma2", "gemma3"],
     ),
     (Key("expert_count", &[]), Neutral::Off, "0: this family has no experts here", MIXTURES),
-    (Key("expert_shared_count", &[]), Neutral::Off, "0: shared experts are not built for this family", SHARED),
-    (Key("expert_weights_scale", &[]), Neutral::One, "1: scaled expert weights are not built for this family", MIXTURES),
+    (
+        Key("expert_shared_count", &[]),
+        Neutral::Off,
+        "0: shared experts are not built for this family",
+        SHARED,
+    ),
+    (
+        Key("expert_weights_scale", &[]),
+        Neutral::One,
+        "1: scaled expert weights are not built for this family",
+        MIXTURES,
+    ),
     // 1 is softmax in llama.cpp's `llama_expert_gating_func_type`.
-    (Key("expert_gating_func", &[]), Neutral::One, "1: the routers of this family are softmax here", MIXTURES),
+    (
+        Key("expert_gating_func", &[]),
+        Neutral::One,
+        "1: the routers of this family are softmax here",
+        MIXTURES,
+    ),
     (Key("leading_dense_block_count", &[]), Neutral::Off, "0: read from the tensors", &["ernie4_5-moe"]),
     // Sections matter only for positions in images.
     (

@@ -4,9 +4,9 @@ mod bert;
 mod deberta;
 mod distilbert;
 mod ernie4_5_moe;
+mod gemma;
 mod gemma2;
 mod gemma3;
-mod gemma;
 mod gemma_embedding;
 mod gpt_oss;
 mod granite;
@@ -24,11 +24,115 @@ mod phi2;
 mod phi3;
 mod qwen2;
 mod qwen2moe;
-mod qwen35;
 mod qwen3;
+mod qwen35;
 mod qwen3moe;
 mod roberta;
 mod roberta_heads;
+
+use crate::error::Error;
+use crate::heads;
+use crate::source::Source;
+use crate::spec::Spec;
+
+/// A supported architecture: its names, and the function that reads its spec.
+pub struct Family {
+    /// The family's name, the `general.architecture` of GGUF files.
+    pub name: &'static str,
+    /// Whether there are GGUF files of the architecture.
+    pub gguf: bool,
+    /// The `architectures` and `model_type` values of `config.json`.
+    pub hugging_face: &'static [&'static str],
+    /// The published models of this family, for the documentation.
+    pub models: &'static str,
+    read: fn(&Source) -> Result<Spec, Error>,
+}
+
+/// The classes of an encoder's family.
+macro_rules! classes {
+    ($($model:literal),+ ; $($kind:literal),+) => { &[$($kind),+ $(, concat!($model, "Model"), concat!($model, "ForMaskedLM"), concat!($model, "ForSequenceClassification"), concat!($model, "ForTokenClassification"))+] };
+}
+const BERT: &[&str] = classes!("Bert"; "bert", "HF_ColBERT", "BertForPreTraining");
+const ROBERTA: &[&str] = classes!("Roberta", "XLMRoberta"; "roberta", "xlm-roberta");
+const DISTILBERT: &[&str] = classes!("DistilBert"; "distilbert");
+const MPNET: &[&str] = classes!("MPNet"; "mpnet");
+const NOMICBERT: &[&str] = classes!("NomicBert"; "nomic_bert");
+const JINABERT: &[&str] = classes!("JinaBert"; "jina_bert");
+const JINAV3: &[&str] = classes!("JinaEmbeddingsV3", "XLMRobertaLora"; "jina_embeddings_v3");
+const GTE: &[&str] = classes!("New", "Gte"; "new", "gte");
+const DEBERTA: &[&str] = classes!("DebertaV2"; "deberta-v2");
+const MODERNBERT: &[&str] = classes!("ModernBert"; "modernbert");
+
+/// Every supported family.
+#[rustfmt::skip]
+pub const FAMILIES: &[Family] = &[
+    Family { name: "llama",    gguf: true, hugging_face: &["LlamaForCausalLM", "llama", "MistralForCausalLM", "mistral"],       models: "Llama 2 and 3.x, SmolLM2, TinyLlama, Mistral",  read: llama::read },
+    Family { name: "qwen2",    gguf: true, hugging_face: &["Qwen2ForCausalLM", "qwen2"],                                        models: "Qwen2, Qwen2.5, Qwen2.5-Coder",                 read: qwen2::read },
+    Family { name: "qwen3",    gguf: true, hugging_face: &["Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification", "qwen3"],                                        models: "Qwen3 0.6B to 32B",                             read: qwen3::read },
+    Family { name: "qwen3moe", gguf: true, hugging_face: &["Qwen3MoeForCausalLM", "qwen3_moe"],                                 models: "Qwen3 30B-A3B, 235B-A22B",                      read: qwen3moe::read },
+    Family { name: "qwen35",   gguf: true, hugging_face: &["Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "qwen3_5", "qwen3_5_text"], models: "Qwen3.5 and 3.6 0.8B to 27B (text)", read: qwen35::read },
+    Family { name: "gemma",    gguf: true, hugging_face: &["GemmaForCausalLM", "gemma"],                                        models: "Gemma 2B and 7B",                               read: gemma::read },
+    Family { name: "gemma2",   gguf: true, hugging_face: &["Gemma2ForCausalLM", "gemma2"],                                      models: "Gemma 2 2B, 9B, 27B",                           read: gemma2::read },
+    Family { name: "gemma3",   gguf: true, hugging_face: &["Gemma3ForCausalLM", "gemma3_text", "Gemma3ForConditionalGeneration"], models: "Gemma 3 270M to 27B (text)",                  read: gemma3::read },
+    Family { name: "phi2",     gguf: true, hugging_face: &["PhiForCausalLM", "phi"],                                            models: "Phi-1, Phi-1.5, Phi-2",                         read: phi2::read },
+    Family { name: "phi3",     gguf: true, hugging_face: &["Phi3ForCausalLM", "phi3"],                                          models: "Phi-3, Phi-3.5, Phi-4, Phi-4-mini",             read: phi3::read },
+    Family { name: "granite",  gguf: true, hugging_face: &["GraniteForCausalLM", "granite"],                                    models: "Granite 3.x, dense",                            read: granite::read },
+    Family { name: "mixtral",  gguf: false, hugging_face: &["MixtralForCausalLM", "mixtral"],                                   models: "Mixtral 8x7B (as GGUF: llama)",                 read: mixtral::read },
+    Family { name: "qwen2moe", gguf: true, hugging_face: &["Qwen2MoeForCausalLM", "qwen2_moe"],                                 models: "Qwen1.5-MoE A2.7B, Qwen2 57B-A14B",             read: qwen2moe::read },
+    Family { name: "granitemoe", gguf: true, hugging_face: &["GraniteMoeForCausalLM", "granitemoe", "GraniteMoeSharedForCausalLM", "granitemoeshared"], models: "Granite 3.x A400M, A800M", read: granitemoe::read },
+    Family { name: "ernie4_5-moe", gguf: true, hugging_face: &["Ernie4_5_MoeForCausalLM", "ernie4_5_moe"],                      models: "ERNIE 4.5 21B-A3B, 300B-A47B",                  read: ernie4_5_moe::read },
+    Family { name: "gpt-oss",  gguf: true, hugging_face: &["GptOssForCausalLM", "gpt_oss"],                                     models: "gpt-oss 20B, 120B",                             read: gpt_oss::read },
+    Family { name: "bert",       gguf: true,  hugging_face: BERT,       models: "BERT, MiniLM, bge small to large, E5, GTE",  read: bert::read },
+    Family { name: "roberta",    gguf: false, hugging_face: ROBERTA,    models: "RoBERTa, XLM-R, bge-m3, multilingual E5",    read: roberta::read },
+    Family { name: "distilbert", gguf: false, hugging_face: DISTILBERT, models: "DistilBERT",                               read: distilbert::read },
+    Family { name: "mpnet",      gguf: false, hugging_face: MPNET,      models: "MPNet",                                    read: mpnet::read },
+    Family { name: "nomic-bert", gguf: true,  hugging_face: NOMICBERT,  models: "NomicBERT, nomic-embed-text 1 and 1.5",        read: nomic_bert::read },
+    Family { name: "jina-bert-v2", gguf: true, hugging_face: JINABERT,  models: "JinaBERT v2",                               read: jina_bert::read },
+    Family { name: "jina-bert-v3", gguf: true, hugging_face: JINAV3,   models: "Jina embeddings v3, without adapters",  read: jina_v3::read },
+    Family { name: "gte",        gguf: false, hugging_face: GTE,        models: "GTE base and large 1.5, multilingual GTE",   read: gte::read },
+    Family { name: "deberta",    gguf: false, hugging_face: DEBERTA,    models: "DeBERTa-v2 without convolution, DeBERTa-v3",  read: deberta::read },
+    Family { name: "gemma-embedding", gguf: true, hugging_face: &["Gemma3TextModel"], models: "EmbeddingGemma",              read: gemma_embedding::read },
+    Family { name: "modern-bert", gguf: true, hugging_face: MODERNBERT, models: "ModernBERT",                               read: modernbert::read },
+];
+
+/// Reads the spec of a file with the reader of its family.
+///
+/// # Errors
+/// A family that is not in the table (the error lists those that are), or the errors of the family's reader.
+pub fn read(source: &Source) -> Result<Spec, Error> {
+    keys::refuse_non_models(source)?;
+    let names = source.names();
+    let known = |family: &&Family| {
+        if source.is_gguf() {
+            family.gguf && names.contains(&family.name)
+        } else {
+            family.hugging_face.iter().any(|name| names.contains(name))
+        }
+    };
+    let family = FAMILIES.iter().find(known).ok_or_else(|| Error::UnknownFamily {
+        found: names.join(", "),
+        supported: FAMILIES.iter().map(|f| f.name).collect::<Vec<_>>().join(", "),
+    })?;
+    keys::refuse(source, family.name)?;
+    let mut spec = (family.read)(source)?;
+    spec.encoder = heads::read::read(source, &spec)?;
+    Ok(spec)
+}
+
+impl Spec {
+    /// Reads and checks the spec of an opened model file.
+    ///
+    /// # Errors
+    /// An unknown family, a missing key, or a value of the wrong type or out of range, by name.
+    pub fn read(opened: &weights::Opened) -> Result<Spec, Error> {
+        let source = Source::new(opened)?;
+        let spec = self::read(&source)?;
+        spec.check()?;
+        Ok(spec)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

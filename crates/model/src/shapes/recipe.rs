@@ -1,6 +1,7 @@
 //! The format of each tensor, as llama.cpp's quantizer chooses it (`llama_tensor_get_type` in `llama-quant.cpp`,
 //! without an importance matrix), so that a shape reads as many bytes as the published file.
 
+use crate::weight_role::{LayerWeight, WeightRole};
 use tensor::Dtype;
 
 /// A mix of formats under llama.cpp's name for it, such as `q4_k_m`.
@@ -14,19 +15,22 @@ pub struct Recipe {
     base: Dtype,
     /// The format of `attn_v` and `ffn_down` in half of the layers.
     more: Option<Dtype>,
+    /// The format of experts, if it is another.
+    experts: Option<Dtype>,
 }
 
 /// Every known recipe.
 #[rustfmt::skip]
 pub const RECIPES: &[Recipe] = &[
-    Recipe { name: "q4_k_m", file_type: 15, base: Dtype::Q4_K, more: Some(Dtype::Q6_K) },
-    Recipe { name: "q5_k_m", file_type: 17, base: Dtype::Q5_K, more: Some(Dtype::Q6_K) },
-    Recipe { name: "q6_k",   file_type: 18, base: Dtype::Q6_K, more: None },
-    Recipe { name: "q8_0",   file_type: 7,  base: Dtype::Q8_0, more: None },
-    Recipe { name: "q4_0",   file_type: 2,  base: Dtype::Q4_0, more: None },
-    Recipe { name: "q4_1",   file_type: 3,  base: Dtype::Q4_1, more: None },
-    Recipe { name: "bf16",   file_type: 32, base: Dtype::BF16, more: None },
-    Recipe { name: "f16",    file_type: 1,  base: Dtype::F16,  more: None },
+    Recipe { name: "q4_k_m", file_type: 15, base: Dtype::Q4_K, more: Some(Dtype::Q6_K), experts: None },
+    Recipe { name: "q5_k_m", file_type: 17, base: Dtype::Q5_K, more: Some(Dtype::Q6_K), experts: None },
+    Recipe { name: "q6_k",   file_type: 18, base: Dtype::Q6_K, more: None, experts: None },
+    Recipe { name: "q8_0",   file_type: 7,  base: Dtype::Q8_0, more: None, experts: None },
+    Recipe { name: "q4_0",   file_type: 2,  base: Dtype::Q4_0, more: None, experts: None },
+    Recipe { name: "q4_1",   file_type: 3,  base: Dtype::Q4_1, more: None, experts: None },
+    Recipe { name: "mxfp4",  file_type: 38, base: Dtype::Q8_0, more: None, experts: Some(Dtype::MXFP4) },
+    Recipe { name: "bf16",   file_type: 32, base: Dtype::BF16, more: None, experts: None },
+    Recipe { name: "f16",    file_type: 1,  base: Dtype::F16,  more: None, experts: None },
 ];
 
 /// The name, layer and width of a matrix, by which its format is chosen.
@@ -41,6 +45,32 @@ pub(super) struct MatrixInfo<'a> {
     pub(super) head: bool,
     /// Columns of the matrix.
     pub(super) cols: usize,
+    /// Whether the matrix is of an expert.
+    pub(super) expert: bool,
+    /// Whether the matrix is a router, which stays in f32.
+    pub(super) router: bool,
+}
+
+impl<'a> MatrixInfo<'a> {
+    /// The matrix of this role in a model of `layers` layers.
+    pub(super) fn new(
+        name: &'a str,
+        role: WeightRole,
+        layers: usize,
+        head: bool,
+        cols: usize,
+    ) -> MatrixInfo<'a> {
+        let (layer, part) = match role {
+            WeightRole::Layer(layer, part) => (Some(layer), Some(part)),
+            _ => (None, None),
+        };
+        let expert = matches!(
+            part,
+            Some(LayerWeight::ExpertGate(_) | LayerWeight::ExpertUp(_) | LayerWeight::ExpertDown(_))
+        );
+        let router = matches!(part, Some(LayerWeight::Router | LayerWeight::SharedRouter));
+        MatrixInfo { name, layer, layers, head, cols, expert, router }
+    }
 }
 
 impl Recipe {
@@ -52,6 +82,9 @@ impl Recipe {
 
     /// The format of one matrix.
     pub(super) fn format(&self, place: &MatrixInfo) -> Dtype {
+        if place.router {
+            return Dtype::F32;
+        }
         if !self.base.is_quantized() {
             return self.base;
         }
@@ -70,8 +103,11 @@ impl Recipe {
         if place.head {
             return if self.base == Dtype::Q8_0 || !whole(self.base) { Dtype::Q8_0 } else { Dtype::Q6_K };
         }
-        let gains = ["attn_v.weight", "attn_qkv.weight", "ffn_down.weight"];
-        let gains = gains.iter().any(|part| place.name.ends_with(part));
+        if let Some(format) = self.experts.filter(|format| place.expert && whole(*format)) {
+            return format;
+        }
+        let gains = ["attn_v.weight", "attn_qkv.weight", "ffn_down."];
+        let gains = gains.iter().any(|part| place.name.contains(part));
         match (self.more, place.layer) {
             (Some(more), Some(layer)) if gains && more_bits(layer, place.layers) => more,
             _ => self.base,
@@ -90,7 +126,9 @@ mod tests {
     use super::*;
 
     fn format(recipe: &str, name: &str, layer: Option<usize>, head: bool, cols: usize) -> Dtype {
-        Recipe::named(recipe).unwrap().format(&MatrixInfo { name, layer, layers: 28, head, cols })
+        let (expert, router) = (name.contains(".7."), name.contains("inp"));
+        let matrix = MatrixInfo { name, layer, layers: 28, head, cols, expert, router };
+        Recipe::named(recipe).unwrap().format(&matrix)
     }
 
     #[test]
@@ -101,6 +139,15 @@ mod tests {
         assert_eq!(format("q4_k_m", "blk.3.attn_v.weight", Some(3), false, 1024), Dtype::Q4_K);
         assert_eq!(format("Q4_K_M", "blk.0.ffn_up.weight", Some(0), false, 1024), Dtype::Q4_K);
         assert_eq!(format("q5_k_m", "blk.5.ffn_down.weight", Some(5), false, 3072), Dtype::Q6_K);
+    }
+
+    #[test]
+    fn experts_may_have_a_format_of_their_own_and_routers_are_not_quantized() {
+        assert_eq!(format("mxfp4", "blk.3.ffn_up.7.weight", Some(3), false, 2880), Dtype::MXFP4);
+        assert_eq!(format("mxfp4", "blk.3.attn_q.weight", Some(3), false, 2880), Dtype::Q8_0);
+        assert_eq!(format("q4_k_m", "blk.0.ffn_down.7.weight", Some(0), false, 768), Dtype::Q6_K);
+        assert_eq!(format("q4_k_m", "blk.0.ffn_gate_inp.weight", Some(0), false, 2048), Dtype::F32);
+        assert_eq!(format("bf16", "blk.0.ffn_gate_inp.weight", Some(0), false, 2048), Dtype::F32);
     }
 
     #[test]

@@ -120,11 +120,7 @@ fn attention(spec: &Spec, kv: KvDtype) -> Vec<AttentionLayers> {
 /// Two norms, queries, keys, and both sides of the activation.
 fn elements(spec: &Spec) -> f64 {
     let row = |feed: &FeedForward| {
-        let feed = match *feed {
-            FeedForward::Dense { width } => width,
-            FeedForward::Experts { used, width, .. } => used * width,
-        };
-        (2 * spec.width + spec.query_width() + spec.kv_width() + 2 * feed) as f64
+        (2 * spec.width + spec.query_width() + spec.kv_width() + 2 * feed.active_width()) as f64
     };
     spec.layers.iter().map(|layer| row(&layer.feed)).sum()
 }
