@@ -103,6 +103,20 @@ pub fn take_columns(c: &Compute, x: &[f32], row_len: usize, at: usize, width: us
     });
 }
 
+/// Multiplies each row of `x`, `[rows, width]`, by columns `at` to `at + width` of the row of `by`, `[rows, row_len]`.
+///
+/// # Panics
+/// When shapes do not fit.
+pub fn multiply_columns(c: &Compute, x: &mut [f32], by: &[f32], row_len: usize, at: usize, width: usize) {
+    assert!(at + width <= row_len && by.len() * width == x.len() * row_len, "columns {at} of {row_len}");
+    parallel_rows(c, x, width, &|first, x| {
+        let rows = by[first * row_len..].chunks_exact(row_len);
+        for (row, x) in rows.zip(x.chunks_exact_mut(width)) {
+            x.iter_mut().zip(&row[at..at + width]).for_each(|(x, by)| *x *= by);
+        }
+    });
+}
+
 /// Computes `x *= factor`.
 pub fn scale(c: &Compute, x: &mut [f32], factor: f32) {
     parallel_rows(c, x, 1, &|_, x| x.iter_mut().for_each(|x| *x *= factor));

@@ -86,7 +86,7 @@ pub use attention::{SeqRows, attention};
 pub use attention_bias::{DisentangledBias, DistanceBias, PositionScores, RelativeIndex, ScoreBias};
 pub use attention_head::{AttentionParams, Mask};
 pub use elementwise::{
-    Activation, CLAMPED_SWISH_ALPHA, CLAMPED_SWISH_LIMIT, activate, add, add_bias, gated, scale, soft_cap,
+    Activation, CLAMPED_SWISH_ALPHA, CLAMPED_SWISH_LIMIT, activate, add, add_bias, gated, multiply_columns, scale, soft_cap,
     take_columns,
 };
 pub use error::Error;

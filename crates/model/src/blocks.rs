@@ -46,6 +46,17 @@ pub(crate) struct Block {
 pub(crate) enum MixerWeights {
     Attention(Box<AttentionWeights>),
     DeltaNet(Box<DeltaNetWeights>),
+    ShortConv(Box<ShortConvWeights>),
+}
+
+/// The weights of a short convolution before its output projection.
+pub(crate) struct ShortConvWeights {
+    /// Gates and input `[3 * channels, width]`.
+    pub(crate) input: Matrix,
+    /// `[kernel, channels]`
+    pub(crate) conv: Vec<f32>,
+    /// The layer's first value in a state.
+    pub(crate) state: usize,
 }
 
 /// The weights of attention before its output projection.
@@ -91,6 +102,7 @@ impl MixerWeights {
         match self {
             MixerWeights::Attention(attention) => attention.formats,
             MixerWeights::DeltaNet(net) => net.formats,
+            MixerWeights::ShortConv(conv) => conv.input.activations(),
         }
     }
 
@@ -101,7 +113,9 @@ impl MixerWeights {
     pub(crate) fn attention(&self) -> &AttentionWeights {
         match self {
             MixerWeights::Attention(attention) => attention,
-            MixerWeights::DeltaNet(_) => unreachable!("encoders have attention only"),
+            MixerWeights::DeltaNet(_) | MixerWeights::ShortConv(_) => {
+                unreachable!("a layer has the weights of its spec's mixer, and encoders have attention only")
+            }
         }
     }
 }

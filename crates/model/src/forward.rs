@@ -13,6 +13,7 @@ use crate::mixer::Mixer;
 use crate::mlp::{MlpBuffers, bias, feed_forward};
 use crate::qkv::{gated_qkv, qkv};
 use crate::scratch::Scratch;
+use crate::short_conv::short_conv;
 use crate::spec::{NormKind, Spec};
 use kernels::{Activation, AttentionParams, BLOCK_TOKENS, Compute, KvPool, Mask, RowNorm, SeqRows};
 
@@ -115,6 +116,9 @@ impl Model {
         match (&block.mixer, &spec.layers[layer].mixer) {
             (MixerWeights::DeltaNet(weights), Mixer::DeltaNet(net)) => {
                 delta_net(compute, spec, net, weights, batch.sequences, rows, kv.states_mut(), scratch);
+            }
+            (MixerWeights::ShortConv(weights), Mixer::ShortConv(conv)) => {
+                short_conv(compute, conv, weights, batch.sequences, rows, kv.states_mut(), scratch);
             }
             _ => {
                 let weights = block.mixer.attention();

@@ -8,6 +8,7 @@
 use crate::blocks::{
     AttentionWeights, Block, DeltaNetWeights, EncoderWeights, FeedWeights, Linear, MixerWeights,
     MixtureWeights, Mlp, NormWeights, Shared,
+    ShortConvWeights,
 };
 use crate::error::Error;
 use crate::locate::{self, EncoderFormat, LocatedWeight};
@@ -292,14 +293,18 @@ impl WeightLoader<'_> {
 
     fn mixer(&mut self, layer: usize) -> MixerWeights {
         let before = &self.spec.layers[..layer];
+        let state = before.iter().map(Layer::state_floats).sum();
         match self.spec.layers[layer].mixer {
             Mixer::Attention => {
                 let kv_layer = before.iter().filter(|layer| layer.mixer.is_attention()).count();
                 MixerWeights::Attention(Box::new(self.attention(layer, kv_layer)))
             }
-            Mixer::DeltaNet(net) => {
-                let state = before.iter().map(Layer::state_floats).sum();
-                MixerWeights::DeltaNet(Box::new(self.delta_net(layer, &net, state)))
+            Mixer::DeltaNet(net) => MixerWeights::DeltaNet(Box::new(self.delta_net(layer, &net, state))),
+            Mixer::ShortConv(conv) => {
+                let role = |part| WeightRole::Layer(layer, part);
+                let input = self.matrix(role(LayerWeight::MixerInput));
+                let conv = by_input(&self.vector(role(LayerWeight::Conv)), conv.kernel);
+                MixerWeights::ShortConv(Box::new(ShortConvWeights { input, conv, state }))
             }
         }
     }

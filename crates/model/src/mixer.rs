@@ -11,6 +11,17 @@ pub enum Mixer {
     Attention,
     /// Gated DeltaNet (Yang, Kautz and Hatamizadeh, 2024), as in Qwen3-Next and Qwen3.5.
     DeltaNet(DeltaNet),
+    /// A short convolution between two gates, as in LFM2.
+    ShortConv(ShortConv),
+}
+
+/// The dimensions of a short convolution: `c · conv(b · x)`, where `b`, `c` and `x` are projections of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortConv {
+    /// Channels, as many as the model is wide.
+    pub channels: usize,
+    /// Inputs that the convolution sees, the row's own included.
+    pub kernel: usize,
 }
 
 /// The dimensions of a gated DeltaNet layer.
@@ -80,6 +91,11 @@ impl DeltaNet {
         put(LayerWeight::MixerNorm, &[self.value_dim]);
     }
 
+    fn multiply_adds(&self, width: usize) -> usize {
+        let rows = self.channels() + self.values_width() + 2 * self.value_heads;
+        width * rows + 3 * self.attention().state_floats() + self.channels() * self.kernel
+    }
+
     fn check(&self) -> Result<(), Error> {
         let limits = [
             ("key heads of linear attention", self.key_heads, 1 << 12),
@@ -96,9 +112,13 @@ impl DeltaNet {
             self.value_heads,
             &format!("a multiple of the {} key heads", self.key_heads),
         )?;
-        let most = CausalConv::MAX_KERNEL;
-        require((2..=most).contains(&self.kernel), "convolution kernel", self.kernel, &format!("2 to {most}"))
+        check_kernel(self.kernel)
     }
+}
+
+fn check_kernel(kernel: usize) -> Result<(), Error> {
+    let most = CausalConv::MAX_KERNEL;
+    require((2..=most).contains(&kernel), "convolution kernel", kernel, &format!("2 to {most}"))
 }
 
 impl Mixer {
@@ -108,6 +128,7 @@ impl Mixer {
         match self {
             Mixer::Attention => 0,
             Mixer::DeltaNet(net) => net.conv_floats() + net.attention().state_floats(),
+            Mixer::ShortConv(conv) => CausalConv::state_floats(conv.kernel, conv.channels),
         }
     }
 
@@ -122,6 +143,7 @@ impl Mixer {
         match self {
             Mixer::Attention => attention,
             Mixer::DeltaNet(net) => net.values_width(),
+            Mixer::ShortConv(conv) => conv.channels,
         }
     }
 
@@ -130,13 +152,23 @@ impl Mixer {
         match self {
             Mixer::Attention => 0,
             Mixer::DeltaNet(net) => net.channels(),
+            Mixer::ShortConv(conv) => conv.channels,
+        }
+    }
+
+    /// Width of the rows that the mixer needs beside those that are convolved.
+    pub(crate) fn mixed_width(&self) -> usize {
+        match self {
+            Mixer::Attention => 0,
+            Mixer::DeltaNet(net) => net.channels(),
+            Mixer::ShortConv(conv) => 3 * conv.channels,
         }
     }
 
     /// Factors of each row.
     pub(crate) fn factors(&self) -> usize {
         match self {
-            Mixer::Attention => 0,
+            Mixer::Attention | Mixer::ShortConv(_) => 0,
             Mixer::DeltaNet(net) => net.value_heads,
         }
     }
@@ -145,11 +177,8 @@ impl Mixer {
     pub(crate) fn multiply_adds(&self, width: usize) -> u64 {
         match self {
             Mixer::Attention => 0,
-            Mixer::DeltaNet(net) => {
-                let rows = net.channels() + net.values_width() + 2 * net.value_heads;
-                let state = 3 * net.attention().state_floats() + net.channels() * net.kernel;
-                (width * rows + state) as u64
-            }
+            Mixer::DeltaNet(net) => net.multiply_adds(width) as u64,
+            Mixer::ShortConv(conv) => (conv.channels * (3 * width + conv.kernel + 2)) as u64,
         }
     }
 
@@ -158,6 +187,10 @@ impl Mixer {
         match self {
             Mixer::Attention => {}
             Mixer::DeltaNet(net) => net.weights(width, put),
+            Mixer::ShortConv(conv) => {
+                put(LayerWeight::MixerInput, &[3 * conv.channels, width]);
+                put(LayerWeight::Conv, &[conv.channels, conv.kernel]);
+            }
         }
     }
 
@@ -166,6 +199,7 @@ impl Mixer {
         match self {
             Mixer::Attention => Ok(()),
             Mixer::DeltaNet(net) => net.check(),
+            Mixer::ShortConv(conv) => check_kernel(conv.kernel),
         }
     }
 }

@@ -62,7 +62,10 @@ fn own_or_fused(own: String, both: String, first: usize, of: usize) -> Vec<Tenso
 fn gguf(spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
     match role {
         WeightRole::Embedding => vec![TensorLocation::whole("token_embd.weight".into())],
-        WeightRole::FinalNorm => vec![TensorLocation::whole("output_norm.weight".into())],
+        // LFM2's last norm has the name of an embedding's.
+        WeightRole::FinalNorm => ["output_norm.weight", "token_embd_norm.weight"]
+            .map(|name| TensorLocation::whole(name.into()))
+            .to_vec(),
         WeightRole::FinalNormBias => vec![TensorLocation::whole("output_norm.bias".into())],
         WeightRole::Head => vec![TensorLocation::whole("output.weight".into())],
         WeightRole::HeadBias => vec![TensorLocation::whole("output.bias".into())],
@@ -97,7 +100,7 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
         LayerWeight::QueryNorm => one("attn_q_norm.weight"),
         LayerWeight::KeyNorm => one("attn_k_norm.weight"),
         LayerWeight::Sinks => one("attn_sinks.weight"),
-        LayerWeight::Out => any(&["attn_output.weight", "ssm_out.weight"]),
+        LayerWeight::Out => any(&["attn_output.weight", "ssm_out.weight", "shortconv.out_proj.weight"]),
         LayerWeight::OutBias => one("attn_output.bias"),
         LayerWeight::AttentionPostNorm => any(&["post_attention_norm.weight", "attn_output_norm.weight"]),
         LayerWeight::AttentionPostNormBias => one("attn_output_norm.bias"),
@@ -119,11 +122,11 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
         LayerWeight::DownBias => one("ffn_down.bias"),
         LayerWeight::FeedPostNorm => any(&["post_ffw_norm.weight", "layer_output_norm.weight"]),
         LayerWeight::FeedPostNormBias => one("layer_output_norm.bias"),
-        LayerWeight::MixerInput => one("attn_qkv.weight"),
+        LayerWeight::MixerInput => any(&["attn_qkv.weight", "shortconv.in_proj.weight"]),
         LayerWeight::MixerGate => one("attn_gate.weight"),
         LayerWeight::Beta => one("ssm_beta.weight"),
         LayerWeight::Alpha => one("ssm_alpha.weight"),
-        LayerWeight::Conv => one("ssm_conv1d.weight"),
+        LayerWeight::Conv => any(&["ssm_conv1d.weight", "shortconv.conv.weight"]),
         LayerWeight::DecayRate => one("ssm_a"),
         LayerWeight::TimeBias => one("ssm_dt.bias"),
         LayerWeight::MixerNorm => one("ssm_norm.weight"),
@@ -137,7 +140,7 @@ fn hugging_face(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLoc
     let top = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(format!("{prefix}{n}"))).collect();
     match role {
         WeightRole::Embedding => top(&["embed_tokens.weight"]),
-        WeightRole::FinalNorm => top(&["norm.weight", "final_layernorm.weight"]),
+        WeightRole::FinalNorm => top(&["norm.weight", "final_layernorm.weight", "embedding_norm.weight"]),
         WeightRole::FinalNormBias => top(&["norm.bias", "final_layernorm.bias"]),
         WeightRole::Head => vec![TensorLocation::whole(source.head_name().to_owned())],
         WeightRole::HeadBias => vec![TensorLocation::whole(source.head_name().replace(".weight", ".bias"))],
@@ -162,7 +165,7 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
         "post_attention_layernorm"
     };
     match part {
-        LayerWeight::AttentionNorm => any(&["input_layernorm.weight"]),
+        LayerWeight::AttentionNorm => any(&["input_layernorm.weight", "operator_norm.weight"]),
         LayerWeight::AttentionNormBias => any(&["input_layernorm.bias"]),
         LayerWeight::Query => fused("self_attn.q_proj.weight", "self_attn.qkv_proj.weight", 0, qkv),
         LayerWeight::QueryBias => fused("self_attn.q_proj.bias", "self_attn.qkv_proj.bias", 0, qkv),
@@ -170,30 +173,45 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
         LayerWeight::KeyBias => fused("self_attn.k_proj.bias", "self_attn.qkv_proj.bias", q, qkv),
         LayerWeight::Value => fused("self_attn.v_proj.weight", "self_attn.qkv_proj.weight", q + kv, qkv),
         LayerWeight::ValueBias => fused("self_attn.v_proj.bias", "self_attn.qkv_proj.bias", q + kv, qkv),
-        LayerWeight::QueryNorm => any(&["self_attn.q_norm.weight"]),
-        LayerWeight::KeyNorm => any(&["self_attn.k_norm.weight"]),
+        LayerWeight::QueryNorm => any(&["self_attn.q_norm.weight", "self_attn.q_layernorm.weight"]),
+        LayerWeight::KeyNorm => any(&["self_attn.k_norm.weight", "self_attn.k_layernorm.weight"]),
         LayerWeight::Sinks => any(&["self_attn.sinks"]),
         LayerWeight::Out => {
-            any(&["self_attn.o_proj.weight", "self_attn.dense.weight", "linear_attn.out_proj.weight"])
+            const NAMES: [&str; 5] = [
+                "self_attn.o_proj.weight",
+                "self_attn.dense.weight",
+                "self_attn.out_proj.weight",
+                "linear_attn.out_proj.weight",
+                "conv.out_proj.weight",
+            ];
+            any(&NAMES)
         }
-        LayerWeight::MixerInput => any(&["linear_attn.in_proj_qkv.weight"]),
+        LayerWeight::MixerInput => any(&["linear_attn.in_proj_qkv.weight", "conv.in_proj.weight"]),
         LayerWeight::MixerGate => any(&["linear_attn.in_proj_z.weight"]),
         LayerWeight::Beta => any(&["linear_attn.in_proj_b.weight"]),
         LayerWeight::Alpha => any(&["linear_attn.in_proj_a.weight"]),
-        LayerWeight::Conv => any(&["linear_attn.conv1d.weight"]),
+        LayerWeight::Conv => any(&["linear_attn.conv1d.weight", "conv.conv.weight"]),
         LayerWeight::DecayRate => any(&["linear_attn.A_log"]),
         LayerWeight::TimeBias => any(&["linear_attn.dt_bias"]),
         LayerWeight::MixerNorm => any(&["linear_attn.norm.weight"]),
         LayerWeight::OutBias => any(&["self_attn.o_proj.bias", "self_attn.dense.bias"]),
         LayerWeight::AttentionPostNorm => any(&["post_attention_layernorm.weight"]),
-        LayerWeight::FeedNorm => any(&[&format!("{feed_norm}.weight")]),
+        LayerWeight::FeedNorm => any(&[&format!("{feed_norm}.weight"), "ffn_norm.weight"]),
         LayerWeight::FeedNormBias => any(&[&format!("{feed_norm}.bias")]),
-        LayerWeight::Gate => fused("mlp.gate_proj.weight", "mlp.gate_up_proj.weight", 0, 2 * ff),
+        LayerWeight::Gate => {
+            let mut places = fused("mlp.gate_proj.weight", "mlp.gate_up_proj.weight", 0, 2 * ff);
+            places.extend(any(&["feed_forward.w1.weight"]));
+            places
+        }
         LayerWeight::GateBias => any(&["mlp.gate_proj.bias"]),
-        LayerWeight::Up if spec.gated => fused("mlp.up_proj.weight", "mlp.gate_up_proj.weight", ff, 2 * ff),
+        LayerWeight::Up if spec.gated => {
+            let mut places = fused("mlp.up_proj.weight", "mlp.gate_up_proj.weight", ff, 2 * ff);
+            places.extend(any(&["feed_forward.w3.weight"]));
+            places
+        }
         LayerWeight::Up => any(&["mlp.up_proj.weight", "mlp.fc1.weight"]),
         LayerWeight::UpBias => any(&["mlp.up_proj.bias", "mlp.fc1.bias"]),
-        LayerWeight::Down => any(&["mlp.down_proj.weight", "mlp.fc2.weight"]),
+        LayerWeight::Down => any(&["mlp.down_proj.weight", "mlp.fc2.weight", "feed_forward.w2.weight"]),
         LayerWeight::DownBias => any(&["mlp.down_proj.bias", "mlp.fc2.bias"]),
         LayerWeight::FeedPostNorm => any(&["post_feedforward_layernorm.weight"]),
         // Only encoders have the others.

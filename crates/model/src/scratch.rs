@@ -111,7 +111,8 @@ fn channels(spec: &Spec) -> usize {
 
 /// Columns of [`Scratch::mixed`].
 fn mixed_width(spec: &Spec) -> usize {
-    channels(spec).max(if spec.attention_gate { spec.query_rows() } else { 0 })
+    let gated = if spec.attention_gate { spec.query_rows() } else { 0 };
+    spec.layers.iter().map(|layer| layer.mixer.mixed_width()).fold(gated, usize::max)
 }
 
 /// The most value heads of a recurrent layer.

@@ -36,7 +36,7 @@ const KV_HEADS: Key = Key("attention.head_count_kv", &["num_key_value_heads"]);
 const HEAD_DIM: Key = Key("attention.key_length", &["head_dim"]);
 const VALUE_DIM: Key = Key("attention.value_length", &["head_dim"]);
 const FEED: Key = Key("feed_forward_length", &["intermediate_size"]);
-const RMS_EPS: Key = Key("attention.layer_norm_rms_epsilon", &["rms_norm_eps"]);
+const RMS_EPS: Key = Key("attention.layer_norm_rms_epsilon", &["rms_norm_eps", "norm_eps"]);
 const LAYER_EPS: Key = Key("attention.layer_norm_epsilon", &["layer_norm_eps", "layer_norm_epsilon"]);
 pub(crate) const HIDDEN_ACT: Key = Key("", &["hidden_act"]);
 pub(crate) const WINDOW: Key = Key("attention.sliding_window", &["sliding_window"]);
@@ -211,7 +211,11 @@ impl<'a> Source<'a> {
     ) -> Result<Spec, Error> {
         let width = self.need(WIDTH, defaults.width)?;
         let heads = self.need(HEADS, defaults.heads)?;
-        let kv_heads = self.size(KV_HEADS)?.or(defaults.kv_heads).unwrap_or(heads);
+        let listed = if defaults.kv_heads_listed { self.listed_sizes(KV_HEADS) } else { None };
+        let kv_heads = match listed {
+            Some(list) => list.into_iter().max().unwrap_or(0),
+            None => self.size(KV_HEADS)?.or(defaults.kv_heads).unwrap_or(heads),
+        };
         let head_dim = self.size(HEAD_DIM)?.or(defaults.head_dim).unwrap_or(width / heads.max(1));
         let value_dim = self.size(VALUE_DIM)?.unwrap_or(head_dim);
         if value_dim != head_dim {

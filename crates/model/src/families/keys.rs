@@ -101,6 +101,7 @@ const RULES: &[Rule] = &[
         MIXTURES,
     ),
     (Key("leading_dense_block_count", &[]), Neutral::Off, "0: read from the tensors", &["ernie4_5-moe"]),
+    (Key("", &["conv_bias"]), Neutral::Off, "false: convolutions with a bias are not built", &[]),
     // Sections matter only for positions in images.
     (
         Key("rope.dimension_sections", &[]),

@@ -15,6 +15,7 @@ mod gte;
 mod jina_bert;
 mod jina_v3;
 mod keys;
+mod lfm2;
 mod llama;
 mod mixtral;
 mod modernbert;
@@ -71,6 +72,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "qwen3",    gguf: true, hugging_face: &["Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification", "qwen3"],                                        models: "Qwen3 0.6B to 32B",                             read: qwen3::read },
     Family { name: "qwen3moe", gguf: true, hugging_face: &["Qwen3MoeForCausalLM", "qwen3_moe"],                                 models: "Qwen3 30B-A3B, 235B-A22B",                      read: qwen3moe::read },
     Family { name: "qwen35",   gguf: true, hugging_face: &["Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "qwen3_5", "qwen3_5_text"], models: "Qwen3.5 and 3.6 0.8B to 27B (text)", read: qwen35::read },
+    Family { name: "lfm2",     gguf: true, hugging_face: &["Lfm2ForCausalLM", "lfm2"],                                           models: "LFM2 and LFM2.5 230M to 2.6B",                  read: lfm2::read },
     Family { name: "gemma",    gguf: true, hugging_face: &["GemmaForCausalLM", "gemma"],                                        models: "Gemma 2B and 7B",                               read: gemma::read },
     Family { name: "gemma2",   gguf: true, hugging_face: &["Gemma2ForCausalLM", "gemma2"],                                      models: "Gemma 2 2B, 9B, 27B",                           read: gemma2::read },
     Family { name: "gemma3",   gguf: true, hugging_face: &["Gemma3ForCausalLM", "gemma3_text", "Gemma3ForConditionalGeneration"], models: "Gemma 3 270M to 27B (text)",                  read: gemma3::read },

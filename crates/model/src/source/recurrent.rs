@@ -8,25 +8,63 @@ use weights::{Metadata, gguf};
 const LAYERS: Key = Key("attention.recurrent_layers", &["layer_types"]);
 const INTERVAL: Key = Key("full_attention_interval", &["full_attention_interval"]);
 
+const KV_HEADS: Key = Key("attention.head_count_kv", &[]);
+const ATTENTION: Key = Key("", &["full_attn_idxs"]);
+
 impl Source<'_> {
+    /// A list of integers of a GGUF; `None` if the key is absent or no such list.
+    pub(super) fn listed_sizes(&self, key: Key) -> Option<Vec<usize>> {
+        let (Format::Gguf { .. }, Metadata::Gguf(keys)) = (&self.form, self.opened.metadata()) else {
+            return None;
+        };
+        match keys.get(&self.spelled(key))? {
+            gguf::Value::Array(gguf::Array::U32(list)) => Some(list.iter().map(|&n| n as usize).collect()),
+            gguf::Value::Array(gguf::Array::I32(list)) => {
+                list.iter().map(|&n| usize::try_from(n).ok()).collect()
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether each layer is a convolution: in a GGUF those without KV heads.
+    pub(crate) fn convolved_layers(&self, layers: usize) -> Result<Vec<bool>, Error> {
+        let (key, listed) = match (self.listed_sizes(KV_HEADS), self.value(LAYERS.1)) {
+            (Some(heads), _) => (KV_HEADS, heads.into_iter().map(|heads| heads == 0).collect()),
+            (None, Some(_)) => (LAYERS, self.layer_types("conv")?),
+            (None, None) => {
+                let attention = self.sizes(ATTENTION)?;
+                (ATTENTION, (0..layers).map(|layer| !attention.contains(&layer)).collect::<Vec<bool>>())
+            }
+        };
+        if listed.len() != layers {
+            return Err(self.bad(key, listed.len(), format!("one for each of the {layers} layers")));
+        }
+        Ok(listed)
+    }
+
+    /// Whether each layer of `layer_types` is of this kind, and not full attention.
+    fn layer_types(&self, recurrent: &str) -> Result<Vec<bool>, Error> {
+        let known = |v: &Value| match v.as_str() {
+            Some("full_attention") => Ok(false),
+            Some(kind) if kind == recurrent => Ok(true),
+            _ => Err(self.bad(LAYERS, v, format!("{recurrent} or full_attention"))),
+        };
+        let list = self.value(LAYERS.1).and_then(Value::as_array).into_iter().flatten();
+        list.map(known).collect()
+    }
+
     /// Whether each layer is recurrent: by the list of the file, or every layer but each `full_attention_interval`-th.
     pub(crate) fn recurrent_layers(&self, layers: usize) -> Result<Vec<bool>, Error> {
         let listed = match (&self.form, self.opened.metadata()) {
-            (Format::Gguf { .. }, Metadata::Gguf(keys)) => {
-                keys.get(&self.spelled(LAYERS)).map(|value| match value {
-                    gguf::Value::Array(gguf::Array::Bool(list)) => Some(list.clone()),
-                    _ => None,
-                })
-            }
-            _ => self.value(LAYERS.1).map(|value| {
-                let list = value.as_array()?;
-                let kind = |v: &Value| match v.as_str() {
-                    Some("linear_attention") => Some(true),
-                    Some("full_attention") => Some(false),
-                    _ => None,
-                };
-                list.iter().map(kind).collect::<Option<Vec<bool>>>()
-            }),
+            (Format::Gguf { .. }, Metadata::Gguf(keys)) => match keys.get(&self.spelled(LAYERS)) {
+                None => None,
+                Some(gguf::Value::Array(gguf::Array::Bool(list))) => Some(list.clone()),
+                Some(other) => {
+                    return Err(self.bad(LAYERS, other.type_name(), "a list of true and false".into()));
+                }
+            },
+            _ if self.value(LAYERS.1).is_some() => Some(self.layer_types("linear_attention")?),
+            _ => None,
         };
         let Some(listed) = listed else {
             let every = self.need(INTERVAL, Some(4))?;
@@ -35,14 +73,6 @@ impl Source<'_> {
             }
             return Ok((0..layers).map(|layer| !(layer + 1).is_multiple_of(every)).collect());
         };
-        let listed: Vec<bool> = listed.ok_or_else(|| {
-            let expected = if self.is_gguf() {
-                "a list of true and false"
-            } else {
-                "linear_attention or full_attention"
-            };
-            self.bad(LAYERS, "something else", expected.into())
-        })?;
         // A GGUF lists the layers that predict further tokens too.
         if listed.len() < layers || (!self.is_gguf() && listed.len() > layers) {
             return Err(self.bad(LAYERS, listed.len(), format!("one for each of the {layers} layers")));
