@@ -92,46 +92,57 @@ impl Job for ConvStripe<'_, '_> {
     fn run<S: Simd>(mut self, s: S) {
         for seq in self.seqs {
             let kept = self.kept.row(seq.state as usize);
-            for row in seq.rows.clone() {
-                conv_row(s, &self.conv, self.x, self.first, (kept, seq.rows.start, row), self.out.row(row));
+            for at in (0..self.out.cols()).step_by(S::LANES) {
+                convolve(s, &self.conv, self.x, self.first + at, &kept[at..], &seq.rows, at, &mut self.out);
+            }
+            if let Some(activation) = self.conv.activation {
+                for row in seq.rows.clone() {
+                    activate_slice(s, activation, None, None, self.out.row(row));
+                }
             }
             keep(&self.conv, self.x, self.first, self.out.cols(), kept, &seq.rows);
         }
     }
 }
 
-/// One row of a stripe; `kept` are the inputs before `start`, the first row of the sequence.
+/// The sums of a register's channels, from channel `first` on and column `at` of the stripe, for the rows of a sequence;
+/// `kept` are the inputs before them.
 #[inline(always)]
-fn conv_row<S: Simd>(
+fn convolve<S: Simd>(
     s: S,
     conv: &CausalConv<'_>,
     x: &[f32],
     first: usize,
-    (kept, start, row): (&[f32], usize, usize),
-    out: &mut [f32],
+    kept: &[f32],
+    rows: &std::ops::Range<usize>,
+    at: usize,
+    out: &mut Tile<'_, f32>,
 ) {
-    let (kernel, channels, cols) = (conv.kernel, conv.channels, out.len());
-    for at in (0..cols).step_by(S::LANES) {
-        let mut sum = match conv.bias {
-            Some(bias) => partial::load(s, &bias[first..first + cols], at),
-            None => s.splat(0.0),
-        };
-        for j in 0..kernel {
-            let weight = partial::load(s, &conv.weight[j * channels + first..][..cols], at);
-            // The input of `kernel - 1 - j` rows before.
-            let back = kernel - 1 - j;
-            let input = if row >= start + back {
-                partial::load(s, &x[(row - back) * channels + first..][..cols], at)
-            } else {
-                let place = kernel - 1 - (start + back - row);
-                partial::load(s, &kept[place * STRIPE..][..cols], at)
-            };
-            sum = s.fma(weight, input, sum);
+    let (kernel, channels) = (conv.kernel, conv.channels);
+    let cols = S::LANES.min(out.cols() - at);
+    let bias = match conv.bias {
+        Some(bias) => partial::load(s, &bias[first..first + cols], 0),
+        None => s.splat(0.0),
+    };
+    let mut weights = [s.splat(0.0); MAX_KERNEL];
+    // The inputs of the row before, the oldest first: each row drops one and takes its own.
+    let mut inputs = [s.splat(0.0); MAX_KERNEL];
+    for j in 0..kernel {
+        weights[j] = partial::load(s, &conv.weight[j * channels + first..][..cols], 0);
+        if j + 1 < kernel {
+            inputs[j + 1] = partial::load(s, &kept[j * STRIPE..][..cols], 0);
         }
-        partial::store(s, sum, out, at);
     }
-    if let Some(activation) = conv.activation {
-        activate_slice(s, activation, None, None, out);
+    for row in rows.clone() {
+        for j in 1..kernel {
+            inputs[j - 1] = inputs[j];
+        }
+        inputs[kernel - 1] = partial::load(s, &x[row * channels + first..][..cols], 0);
+        let mut sum = bias;
+        for j in 0..kernel {
+            sum = s.fma(weights[j], inputs[j], sum);
+        }
+        partial::store(s, sum, &mut out.row(row)[at..at + cols], 0);
     }
 }
 

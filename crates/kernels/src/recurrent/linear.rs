@@ -135,9 +135,9 @@ impl Job for Head<'_, '_> {
                     let one = OneRow::of(&self.shape, &self.rows, self.head, row);
                     let out = self.out.row(row);
                     if wide {
-                        one.columns::<S, WIDE>(s, state, at, out);
+                        one.columns::<S, WIDE, true>(s, state, at, out);
                     } else {
-                        one.columns::<S, 1>(s, state, at, out);
+                        one.columns::<S, 1, false>(s, state, at, out);
                     }
                 }
                 at += if wide { WIDE * S::LANES } else { S::LANES };
@@ -172,40 +172,59 @@ impl<'a> OneRow<'a> {
         }
     }
 
-    /// The columns of the state from `at` on, `N` registers of them, of which the last may be partial if it is alone.
+    /// The columns of the state from `at` on: `N` registers of them, whole ones if `WHOLE`. The length of a row's part is
+    /// then a constant, with which no load checks its bounds.
     #[inline(always)]
-    fn columns<S: Simd, const N: usize>(&self, s: S, state: &mut [f32], at: usize, out: &mut [f32]) {
+    fn columns<S: Simd, const N: usize, const WHOLE: bool>(
+        &self,
+        s: S,
+        state: &mut [f32],
+        at: usize,
+        out: &mut [f32],
+    ) {
         let dim = self.value.len();
-        let end = dim.min(at + N * S::LANES);
+        let end = if WHOLE { at + N * S::LANES } else { dim.min(at + N * S::LANES) };
         let decay = s.splat(self.decay);
         let mut known = [s.splat(0.0); N];
         if self.rule == StateRule::Delta {
             for (state, key) in state.chunks_exact(dim).zip(self.key) {
                 let (state, key) = (&state[at..end], s.splat(*key));
                 for i in 0..N {
-                    known[i] = s.fma(key, partial::load(s, state, i * S::LANES), known[i]);
+                    known[i] = s.fma(key, load::<S, WHOLE>(s, state, i), known[i]);
                 }
             }
         }
         let (value, gain) = (&self.value[at..end], s.splat(self.gain));
         let mut added = [s.splat(0.0); N];
         for i in 0..N {
-            let value = partial::load(s, value, i * S::LANES);
+            let value = load::<S, WHOLE>(s, value, i);
             added[i] = s.mul(s.sub(value, s.mul(decay, known[i])), gain);
         }
         let mut sums = [s.splat(0.0); N];
         for ((state, key), query) in state.chunks_exact_mut(dim).zip(self.key).zip(self.query) {
             let (state, key, query) = (&mut state[at..end], s.splat(*key), s.splat(*query));
             for i in 0..N {
-                let old = s.mul(decay, partial::load(s, state, i * S::LANES));
+                let old = s.mul(decay, load::<S, WHOLE>(s, state, i));
                 let new = s.fma(key, added[i], old);
-                partial::store(s, new, state, i * S::LANES);
+                store::<S, WHOLE>(s, new, state, i);
                 sums[i] = s.fma(query, new, sums[i]);
             }
         }
         let out = &mut out[at..end];
         for i in 0..N {
-            partial::store(s, sums[i], out, i * S::LANES);
+            store::<S, WHOLE>(s, sums[i], out, i);
         }
     }
+}
+
+/// Loads the `i`-th register of `x`.
+#[inline(always)]
+fn load<S: Simd, const WHOLE: bool>(s: S, x: &[f32], i: usize) -> S::F {
+    if WHOLE { s.load(&x[i * S::LANES..]) } else { partial::load(s, x, i * S::LANES) }
+}
+
+/// Stores the `i`-th register of `x`.
+#[inline(always)]
+fn store<S: Simd, const WHOLE: bool>(s: S, v: S::F, x: &mut [f32], i: usize) {
+    if WHOLE { s.store(v, &mut x[i * S::LANES..]) } else { partial::store(s, v, x, i * S::LANES) }
 }
