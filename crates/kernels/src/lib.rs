@@ -86,8 +86,8 @@ pub use attention::{SeqRows, attention};
 pub use attention_bias::{DisentangledBias, DistanceBias, PositionScores, RelativeIndex, ScoreBias};
 pub use attention_head::{AttentionParams, Mask};
 pub use elementwise::{
-    Activation, CLAMPED_SWISH_ALPHA, CLAMPED_SWISH_LIMIT, activate, add, add_bias, gated, multiply_columns, scale, soft_cap,
-    take_columns,
+    Activation, CLAMPED_SWISH_ALPHA, CLAMPED_SWISH_LIMIT, activate, add, add_bias, gated, multiply_columns,
+    scale, soft_cap, take_columns,
 };
 pub use error::Error;
 pub use gemm::{MAX_GROUP, Product, matmul, matmul_each, matmul_group};

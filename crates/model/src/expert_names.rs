@@ -169,5 +169,6 @@ fn expert(
         alone("block_sparse_moe", short),
         stacked(&format!("block_sparse_moe.{granite}")),
         alone("feed_forward", short),
+        stacked(&format!("feed_forward.experts.{stack}")),
     ]
 }

@@ -7,8 +7,7 @@
 
 use crate::blocks::{
     AttentionWeights, Block, DeltaNetWeights, EncoderWeights, FeedWeights, Linear, MixerWeights,
-    MixtureWeights, Mlp, NormWeights, Shared,
-    ShortConvWeights,
+    MixtureWeights, Mlp, NormWeights, Shared, ShortConvWeights,
 };
 use crate::error::Error;
 use crate::locate::{self, EncoderFormat, LocatedWeight};

@@ -7,7 +7,7 @@ use crate::runner;
 use cpu::Tier;
 use kernels::{Activation, KvDtype, Precision};
 use model::mixture::{RouterBias, Score};
-use model::{FeedForward, Mixture, RopeScaling, Spec};
+use model::{DeltaNet, FeedForward, Mixer, Mixture, RopeScaling, Spec};
 use runner::{Run, Runner, Sequence, cases, error, files, fixtures, prompts, truth};
 use std::path::Path;
 
@@ -101,6 +101,13 @@ fn mixture(spec: &Spec) -> Option<Mixture> {
     })
 }
 
+fn delta_net(spec: &Spec) -> Option<DeltaNet> {
+    spec.layers.iter().find_map(|layer| match layer.mixer {
+        Mixer::DeltaNet(net) => Some(net),
+        _ => None,
+    })
+}
+
 fn change_mixtures(spec: &mut Spec, change: impl Fn(&mut Mixture)) {
     for layer in &mut spec.layers {
         if let FeedForward::Experts(mixture) = &mut layer.feed {
@@ -113,7 +120,7 @@ fn change_mixtures(spec: &mut Spec, change: impl Fn(&mut Mixture)) {
 #[test]
 fn a_feature_left_out_is_noticed() {
     type Feature = (&'static str, fn(&Spec) -> bool, fn(&mut Spec));
-    let features: [Feature; 15] = [
+    let features: [Feature; 16] = [
         (
             "window",
             |s| s.layers.iter().any(|l| l.window.is_some()),
@@ -144,9 +151,25 @@ fn a_feature_left_out_is_noticed() {
         ("epsilon", |_| true, |s| s.norm.eps *= 100.0),
         ("clamped swish", |s| s.activation == Activation::ClampedSwish, |s| s.activation = Activation::Silu),
         (
+            "which key head a value head has",
+            |s| delta_net(s).is_some_and(|net| net.key_heads != 1 && net.key_heads != net.value_heads),
+            |s| {
+                for layer in &mut s.layers {
+                    if let Mixer::DeltaNet(net) = &mut layer.mixer {
+                        net.tiled = !net.tiled;
+                    }
+                }
+            },
+        ),
+        (
             "router's score",
             |s| mixture(s).is_some(),
-            |s| change_mixtures(s, |mixture| mixture.router.score = Score::Sigmoid),
+            |s| {
+                change_mixtures(s, |mixture| {
+                    let is_sigmoid = mixture.router.score == Score::Sigmoid;
+                    mixture.router.score = if is_sigmoid { Score::Softmax } else { Score::Sigmoid };
+                });
+            },
         ),
         (
             "scale of experts' weights, beside a shared expert",

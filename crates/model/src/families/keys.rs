@@ -37,8 +37,17 @@ const ENCODERS: &[&str] = &[
 ];
 
 /// The families with experts.
-const MIXTURES: &[&str] =
-    &["qwen3moe", "qwen2moe", "mixtral", "llama", "granitemoe", "ernie4_5-moe", "gpt-oss", "qwen35moe"];
+const MIXTURES: &[&str] = &[
+    "qwen3moe",
+    "qwen2moe",
+    "mixtral",
+    "llama",
+    "granitemoe",
+    "ernie4_5-moe",
+    "gpt-oss",
+    "qwen35moe",
+    "lfm2moe",
+];
 
 /// The families with an expert that every row uses.
 const SHARED: &[&str] = &["qwen2moe", "granitemoe", "ernie4_5-moe", "qwen35moe"];
@@ -100,18 +109,28 @@ const RULES: &[Rule] = &[
         "1: the routers of this family are softmax here",
         MIXTURES,
     ),
-    (Key("leading_dense_block_count", &[]), Neutral::Off, "0: read from the tensors", &["ernie4_5-moe"]),
+    (
+        Key("leading_dense_block_count", &[]),
+        Neutral::Off,
+        "0: read from the tensors",
+        &["ernie4_5-moe", "lfm2moe"],
+    ),
     (Key("", &["conv_bias"]), Neutral::Off, "false: convolutions with a bias are not built", &[]),
     // Sections matter only for positions in images.
     (
         Key("rope.dimension_sections", &[]),
         Neutral::Off,
         "not there: rope in sections is not built",
-        &["qwen35"],
+        &["qwen35", "qwen35moe"],
     ),
     (Key("attention.temperature_scale", &[]), Neutral::Off, "0: scaled by position is not built", &[]),
     (Key("attention.shared_kv_layers", &[]), Neutral::Off, "0: shared keys and values are not built", &[]),
-    (Key("nextn_predict_layers", &[]), Neutral::Off, "0: prediction layers are not built", &["qwen35"]),
+    (
+        Key("nextn_predict_layers", &[]),
+        Neutral::Off,
+        "0: prediction layers are not built",
+        &["qwen35", "qwen35moe"],
+    ),
     (Key("", &["use_mrope"]), Neutral::Off, "false: rope in sections is not built", &[]),
 ];
 

@@ -16,6 +16,7 @@ mod jina_bert;
 mod jina_v3;
 mod keys;
 mod lfm2;
+mod lfm2moe;
 mod llama;
 mod mixtral;
 mod modernbert;
@@ -27,6 +28,7 @@ mod qwen2;
 mod qwen2moe;
 mod qwen3;
 mod qwen35;
+mod qwen35moe;
 mod qwen3moe;
 mod roberta;
 mod roberta_heads;
@@ -73,6 +75,8 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "qwen3moe", gguf: true, hugging_face: &["Qwen3MoeForCausalLM", "qwen3_moe"],                                 models: "Qwen3 30B-A3B, 235B-A22B",                      read: qwen3moe::read },
     Family { name: "qwen35",   gguf: true, hugging_face: &["Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "qwen3_5", "qwen3_5_text"], models: "Qwen3.5 and 3.6 0.8B to 27B (text)", read: qwen35::read },
     Family { name: "lfm2",     gguf: true, hugging_face: &["Lfm2ForCausalLM", "lfm2"],                                           models: "LFM2 and LFM2.5 230M to 2.6B",                  read: lfm2::read },
+    Family { name: "lfm2moe",  gguf: true, hugging_face: &["Lfm2MoeForCausalLM", "lfm2_moe"],                                    models: "LFM2 8B-A1B and 24B-A2B",                       read: lfm2moe::read },
+    Family { name: "qwen35moe", gguf: true, hugging_face: &["Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", "qwen3_5_moe_text"], models: "Qwen3.5 and 3.6 35B-A3B to 397B-A17B (text)", read: qwen35moe::read },
     Family { name: "gemma",    gguf: true, hugging_face: &["GemmaForCausalLM", "gemma"],                                        models: "Gemma 2B and 7B",                               read: gemma::read },
     Family { name: "gemma2",   gguf: true, hugging_face: &["Gemma2ForCausalLM", "gemma2"],                                      models: "Gemma 2 2B, 9B, 27B",                           read: gemma2::read },
     Family { name: "gemma3",   gguf: true, hugging_face: &["Gemma3ForCausalLM", "gemma3_text", "Gemma3ForConditionalGeneration"], models: "Gemma 3 270M to 27B (text)",                  read: gemma3::read },
