@@ -7,10 +7,9 @@ use wire::Fault;
 use crate::faults;
 
 /// Beginnings of paths that other servers have, and what to say of them.
-const ABSENT: [(&str, &str); 20] = [
+const ABSENT: [(&str, &str); 19] = [
     ("/embedding", "use /v1/embeddings or /embed"),
-    ("/infill", INFILL),
-    ("/v1/fim", INFILL),
+    ("/v1/fim", "use /infill, or /v1/completions with a suffix"),
     ("/api/pull", "models are fetched with `gristmill pull NAME` on the machine, and served when it starts"),
     (
         "/api/create",
@@ -35,7 +34,6 @@ const ABSENT: [(&str, &str); 20] = [
     ("/lora-adapters", "adapters are not built into this server"),
     ("/v1/complete", "use /v1/completions or /v1/messages"),
 ];
-const INFILL: &str = "filling in between a prefix and a suffix is not built into this server";
 const OLLAMA: &str =
     "of Ollama's API there are /api/chat, generate, embed, embeddings, tags, show, ps and version";
 
@@ -127,7 +125,8 @@ mod tests {
             ("/api/pull", "gristmill pull"),
             ("/api/blobs/sha256:0", "path on the machine"),
             ("/api/me", "Ollama"),
-            ("/infill", "not built"),
+            ("/v1/infill", "/infill"),
+            ("/v1/fim/completions", "/infill"),
             ("/v1/audio/speech", "not built"),
         ] {
             let hint = hint(path).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `/completion`, `/completions` and `/slots`, as llama.cpp's own clients ask for them.
+//! `/completion`, `/completions`, `/infill` and `/slots`, as llama.cpp's own clients ask for them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,8 +32,21 @@ struct Asked {
 
 /// `POST /completion` and `/completions`.
 pub(crate) async fn completion(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    match begin(&state, request, read).await {
-        Ok(Begun { generation, asked, .. }) => said(&state, generation, asked).await,
+    answered(&state, request, |body| read(LlamaRequest::parse(body)?)).await
+}
+
+/// `POST /infill`.
+pub(crate) async fn infill(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
+    answered(&state, request, |body| read(LlamaRequest::parse_infill(body)?)).await
+}
+
+async fn answered(
+    state: &Arc<State>,
+    request: Request,
+    read: fn(&[u8]) -> Result<(Generate, Asked), Fault>,
+) -> Response {
+    match begin(state, request, read).await {
+        Ok(Begun { generation, asked, .. }) => said(state, generation, asked).await,
         Err(fault) => Err(fault),
     }
     .unwrap_or_else(|fault| httpd::respond(&fault))
@@ -57,8 +70,7 @@ pub(crate) async fn slots(Shared(state): Shared<Arc<State>>, uri: Uri) -> Respon
     (status, Json(slots)).into_response()
 }
 
-fn read(body: &[u8]) -> Result<(Generate, Asked), Fault> {
-    let mut request = LlamaRequest::parse(body)?;
+fn read(mut request: LlamaRequest) -> Result<(Generate, Asked), Fault> {
     request.completion.ids.returned = request.return_tokens;
     let answers = request.completion.prompts.len() * request.completion.best_of;
     let asked = Asked {

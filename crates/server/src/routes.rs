@@ -60,6 +60,7 @@ fn own_handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
         "generateStream" => post(tgi::generate_stream),
         "createChunks" => post(tokens::chunk),
         "llamaCompletion" | "llamaCompletions" => post(llamacpp::completion),
+        "llamaInfill" => post(llamacpp::infill),
         "slots" => get(llamacpp::slots),
         "version" => get(version),
         "props" => get(props),

@@ -96,7 +96,7 @@ async fn start(
         tally: Tally { open: choices, prompt_tokens, ..Tally::default() },
         price,
         readers: (0..choices).map(|_| AnswerParser::new(&plan.reading)).collect(),
-        call_ids: CallIds::new(plan.reading.style == Some(ToolCallStyle::Mistral)),
+        call_ids: CallIds::new(plan.reading.style.is_some_and(ToolCallStyle::has_short_ids)),
         _tickets: tickets,
         _permit: permit,
         text: generating.text,

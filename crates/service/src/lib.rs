@@ -17,6 +17,7 @@ mod generation;
 mod likelihood;
 mod model;
 mod model_details;
+mod model_text;
 mod node;
 mod onnx_model;
 mod options;
@@ -46,8 +47,9 @@ pub use encode::{
 pub use encoding::{EncoderText, Encoding};
 pub use engine::encoder::EncodeWatch;
 pub use engine::{MirostatVersion, Params, Watch};
-pub use model::{Generating, Guided, LoadedModel, ModelText, TextPipeline, Wanted, unix_seconds};
+pub use model::{Generating, Guided, LoadedModel, TextPipeline, Wanted, unix_seconds};
 pub use model_details::ModelDetails;
+pub use model_text::ModelText;
 pub use onnx_model::{OnnxModel, onnx_bytes};
 pub use options::{Options, Price};
 pub use pipelines::{Pipeline, part_name, part_names};

@@ -139,21 +139,12 @@ fn most_tokens(work: &Work, truncate: Option<Truncate>) -> usize {
 
 /// Texts to continue.
 fn continuation(work: &Work, request: CompletionRequest, wants_text: bool) -> Result<Plan, Fault> {
-    let encode = |prompt: &Prompt| match prompt {
-        Prompt::Tokens(ids) => Ok(ids.clone()),
-        Prompt::Text(text) => {
-            let most = most_tokens(work, request.ids.truncate);
-            match work.encode("prompt", text, request.add_special_tokens, most)? {
-                ids if ids.is_empty() => {
-                    Err(Fault::field("prompt", "prompt has no tokens; it must have at least 1"))
-                }
-                ids => Ok(ids),
-            }
-        }
-    };
+    let mut warnings = request.warnings.clone();
+    let mut encode = |prompt: &Prompt| encoded(work, &request, prompt, &mut warnings);
     let spell = |prompt: &Prompt| match prompt {
         Prompt::Tokens(ids) => work.text.decode(ids),
         Prompt::Text(text) => text.clone(),
+        Prompt::Infill(infill) => infill.prefix.clone(),
     };
     let max_tokens = request.max_tokens;
     let mut template =
@@ -162,13 +153,12 @@ fn continuation(work: &Work, request: CompletionRequest, wants_text: bool) -> Re
         // They are ranked by it.
         template.params.logprobs.get_or_insert(0);
     }
-    let mut warnings = request.warnings.clone();
+    let mut prompts: Vec<Vec<u32>> = request.prompts.iter().map(&mut encode).collect::<Result<_, _>>()?;
     if let Some(guided) = &request.guided {
         let guided = shape::guide(work.text.as_ref(), guided, None, None)?;
         template.constrain = Some(guided.constrain);
-        warnings = guided.warnings;
+        warnings.extend(guided.warnings);
     }
-    let mut prompts: Vec<Vec<u32>> = request.prompts.iter().map(encode).collect::<Result<_, _>>()?;
     let mut texts: Vec<String> = request.prompts.iter().filter(|_| wants_text).map(spell).collect();
     for (at, prompt) in prompts.iter_mut().enumerate() {
         let whole = prompt.len();
@@ -197,6 +187,26 @@ fn continuation(work: &Work, request: CompletionRequest, wants_text: bool) -> Re
     };
     check_scores(&plan)?;
     Ok(plan)
+}
+
+/// The tokens of a text to continue, or to fill in.
+fn encoded(
+    work: &Work,
+    request: &CompletionRequest,
+    prompt: &Prompt,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<u32>, Fault> {
+    let most = most_tokens(work, request.ids.truncate);
+    match prompt {
+        Prompt::Tokens(ids) => Ok(ids.clone()),
+        Prompt::Infill(infill) => work.encode_infill(infill, request.max_tokens, most, warnings),
+        Prompt::Text(text) => match work.encode("prompt", text, request.add_special_tokens, most)? {
+            ids if ids.is_empty() => {
+                Err(Fault::field("prompt", "prompt has no tokens; it must have at least 1"))
+            }
+            ids => Ok(ids),
+        },
+    }
 }
 
 /// The tokens of an answer that another node began, which are charged as those of a prompt.

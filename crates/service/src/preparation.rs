@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use inference::{LimitReached, Owner, RequestContext, Share, Shares};
-use text::{EncodeError, Prompt, TokenLimit};
+use text::{EncodeError, Infill, Prompt, TokenLimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::Fault;
 
@@ -262,6 +262,32 @@ impl Work {
     ) -> Result<Vec<u32>, Fault> {
         let tokens = self.limited(most, |limit| self.text.encode_within(text, wrapped, limit));
         self.count(tokens, field, most, |message| Fault::field(field, message))
+    }
+
+    /// Tokens of a text with a gap, bounded as those of [`Work::encode`]; other texts leave room for `max_tokens`.
+    pub(crate) fn encode_infill(
+        &self,
+        infill: &wire::completion::Infill,
+        max_tokens: Option<usize>,
+        most: usize,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<u32>, Fault> {
+        let wire::completion::Infill { prefix, suffix, extra } = infill.clone();
+        let (infill, others) = (Infill { prefix, suffix, extra }, infill.extra.len());
+        // Where an answer has no limit, a quarter of the context is its own.
+        let reserved = max_tokens.unwrap_or(most / 4);
+        let mut left_out = 0;
+        let tokens = self.limited(most, |limit| {
+            let tokens = self.text.encode_infill(&infill, reserved, limit)?;
+            left_out = tokens.left_out;
+            Ok(tokens.tokens)
+        });
+        if left_out > 0 {
+            warnings.push(format!(
+                "input_extra: {left_out} of {others} texts were left out, as the context of {most} tokens has no room"
+            ));
+        }
+        self.count(tokens, "suffix", most, |message| Fault::unsupported("suffix", message))
     }
 
     /// Tokens of a conversation, bounded as those of [`Work::encode`].

@@ -31,6 +31,7 @@ pub(crate) fn reading(
     AnswerParserOptions {
         thought: thinks.map(|tags| ReasoningFormat { tags, begun: tags.opened_by(prompt) }),
         style: tools.map(|_| language.style().unwrap_or(ToolCallStyle::Hermes)),
+        schemas: tools.map_or_else(|| Arc::from([]), |tools| schemas(tools).collect()),
         tools: tools.map_or_else(Vec::new, |tools| message::tool_names(tools).map(str::to_owned).collect()),
         json_calls: tools.filter(|_| from_json).map(|tools| schemas(tools).collect()),
         must_call,
@@ -144,7 +145,7 @@ fn form(guided: &wire::Guided) -> AnswerConstraint {
 
 /// Marks that the vocabulary has as control tokens, which are not part of an answer's text unless asked for.
 pub(crate) fn shown(language: &dyn TextPipeline, reading: &AnswerParserOptions) -> Vec<u32> {
-    let tags = reading.thought.iter().flat_map(|thought| [thought.tags.open, thought.tags.close]);
+    let tags = reading.thought.iter().flat_map(|thought| thought.tags.marks());
     let marks = reading.style.iter().flat_map(|style| style.marks()).copied();
     tags.chain(marks).filter_map(|name| language.control(name)).collect()
 }

@@ -20,6 +20,7 @@ mod error;
 mod gguf;
 mod guide;
 mod huggingface;
+mod infill;
 mod layout;
 mod limit;
 mod names;
@@ -54,6 +55,7 @@ pub use guide::{
     AnswerConstraint, CompiledConstraint, ConstraintCompiler, ConstraintMatcher, JsonSpacing,
     RequiredToolCalls, Schema,
 };
+pub use infill::{Infill, InfillTokens};
 pub use limit::{EncodeError, TokenLimit};
 pub use parts::{AnswerParser, AnswerParserOptions, AnswerPart, ReasoningFormat, ReasoningTags};
 pub use prompt::Prompt;

@@ -19,7 +19,7 @@ pub type Reader = fn(&[u8]) -> Result<(), Fault>;
 
 /// The paths and the parsers of their bodies. None of them panics on any input; invalid bodies give a client error with
 /// a message of one line.
-pub const ALL: [(&str, Reader); 29] = [
+pub const ALL: [(&str, Reader); 30] = [
     ("/v1/chat/completions", |body| ChatRequest::parse(body).map(drop)),
     ("/v1/completions", |body| CompletionRequest::parse(body).map(drop)),
     ("/v1/responses", |body| ResponsesRequest::parse(body)?.chat_request(&[]).map(drop)),
@@ -29,6 +29,7 @@ pub const ALL: [(&str, Reader); 29] = [
     ("/detokenize", |body| tokens::detokenize(body).map(drop)),
     ("/generate", |body| Generate::parse(body).map(drop)),
     ("/completion", |body| LlamaRequest::parse(body).map(drop)),
+    ("/infill", |body| LlamaRequest::parse_infill(body).map(drop)),
     ("/api/chat", |body| OllamaRequest::parse_chat(body).map(drop)),
     ("/api/generate", |body| OllamaRequest::parse_generate(body).map(drop)),
     ("/api/show", |body| ShowRequest::parse(body).map(drop)),

@@ -62,6 +62,19 @@ pub enum Prompt {
     Text(String),
     /// Token ids, used unchanged.
     Tokens(Vec<u32>),
+    /// A text with a gap, which is filled in.
+    Infill(Infill),
+}
+
+/// A text with a gap. No special tokens in it are parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Infill {
+    /// The text before the gap.
+    pub prefix: String,
+    /// The text after the gap.
+    pub suffix: String,
+    /// Other texts that help: file name and text. They are left out, the first ones first, if there is no room.
+    pub extra: Vec<(String, String)>,
 }
 
 impl CompletionRequest {
@@ -89,7 +102,7 @@ impl CompletionRequest {
         let stream = Stream::read(&body)?;
         let request = CompletionRequest {
             model: body.text("model", usize::MAX)?.map(str::to_owned),
-            prompts: prompts(&body)?,
+            prompts: with_suffix(&body, prompts(&body)?)?,
             add_special_tokens: body.boolean("add_special_tokens")?.unwrap_or(true),
             max_tokens: max_tokens(&body)?,
             n,
@@ -169,6 +182,19 @@ fn logprobs_wanted(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
         Some(Value::Bool(on)) => Ok(on.then_some(0)),
         _ => body.count("logprobs", 0..=limits::LOGPROBS),
     }
+}
+
+/// The prompts as texts before a gap, if there is a `suffix`.
+fn with_suffix(body: &Fields<'_>, prompts: Vec<Prompt>) -> Result<Vec<Prompt>, Fault> {
+    let suffix = body.text("suffix", usize::MAX)?.filter(|suffix| !suffix.is_empty());
+    let Some(suffix) = suffix else { return Ok(prompts) };
+    let infill = |prompt| match prompt {
+        Prompt::Text(prefix) => {
+            Ok(Prompt::Infill(Infill { prefix, suffix: suffix.to_owned(), extra: Vec::new() }))
+        }
+        _ => Err(Fault::field("suffix", "suffix goes together with a prompt of text; prompt has token ids")),
+    };
+    prompts.into_iter().map(infill).collect()
 }
 
 pub(crate) fn prompts(body: &Fields<'_>) -> Result<Vec<Prompt>, Fault> {

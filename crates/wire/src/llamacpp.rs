@@ -4,14 +4,19 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::chat::Stream;
-use crate::completion::{self, CompletionRequest};
+use crate::completion::{self, CompletionRequest, Infill, Prompt};
 use crate::error::Fault;
 use crate::fields::Fields;
+use crate::numbers::Exact;
 use crate::request_fields::{self, Route};
 use crate::{Handling, Ids, Sampling, guided, json, limits, numbers, sampling};
 
 /// Upper bound of the names in `response_fields`.
 const MAX_RESPONSE_FIELDS: usize = 64;
+/// Upper bound of the texts in `input_extra`.
+const MAX_EXTRA: usize = 256;
+/// The fields that only `/infill` has, and those that it reads otherwise.
+const INFILL_FIELDS: [&str; 4] = ["input_prefix", "input_suffix", "input_extra", "prompt"];
 
 /// A validated request.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,9 +37,30 @@ impl LlamaRequest {
     /// # Errors
     /// Invalid JSON, or a field with an invalid or unsupported value.
     pub fn parse(body: &[u8]) -> Result<LlamaRequest, Fault> {
-        let exact = numbers::exact(body);
-        let value = json::read(body)?;
-        let body = Fields::body(&value)?;
+        LlamaRequest::read(&json::read(body)?, &numbers::exact(body))
+    }
+
+    /// Parses a body of `POST /infill`: `input_prefix`, `input_suffix`, `input_extra`, and `prompt`, which follows the
+    /// prefix; the rest is as in `/completion`. Never panics.
+    ///
+    /// # Errors
+    /// As [`parse`](LlamaRequest::parse).
+    pub fn parse_infill(body: &[u8]) -> Result<LlamaRequest, Fault> {
+        let mut value = json::read(body)?;
+        let infill = infill(&Fields::body(&value)?)?;
+        if let Some(fields) = value.as_object_mut() {
+            for name in INFILL_FIELDS {
+                fields.remove(name);
+            }
+            fields.insert("prompt".into(), Value::String(String::new()));
+        }
+        let mut request = LlamaRequest::read(&value, &numbers::exact(body))?;
+        request.completion.prompts = vec![Prompt::Infill(infill)];
+        Ok(request)
+    }
+
+    fn read(value: &Value, exact: &[Exact]) -> Result<LlamaRequest, Fault> {
+        let body = Fields::body(value)?;
         let warnings = request_fields::check(&body, Route::LlamaCompletion)?;
         let n = sampling::answers(&body)?;
         let stream = Stream { on: body.boolean("stream")?.unwrap_or(false), usage: false };
@@ -55,7 +81,7 @@ impl LlamaRequest {
             resume: None,
             logprobs: logprobs_wanted(&body)?,
             prompt_logprobs: None,
-            guided: guided::read(&body, &exact)?,
+            guided: guided::read(&body, exact)?,
             stream,
             warnings,
         };
@@ -67,6 +93,27 @@ impl LlamaRequest {
             listed,
         })
     }
+}
+
+/// The text with a gap.
+fn infill(body: &Fields<'_>) -> Result<Infill, Fault> {
+    let text = |name| body.text(name, usize::MAX).map(Option::unwrap_or_default);
+    let (prefix, prompt) = (text("input_prefix")?, text("prompt")?);
+    let extra = body.list("input_extra", MAX_EXTRA)?.unwrap_or_default();
+    let extra = extra.iter().enumerate().map(|(i, entry)| {
+        let name = format!("input_extra[{i}]");
+        let Some(entry) = entry.as_object() else {
+            return Err(crate::fields::wrong(&name, entry, "an object with text and filename"));
+        };
+        let field = |key: &str, default: &str| match entry.get(key) {
+            None | Some(Value::Null) => Ok(default.to_owned()),
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(other) => Err(crate::fields::wrong(&format!("{name}.{key}"), other, "a string")),
+        };
+        Ok((field("filename", "tmp")?, field("text", "")?))
+    });
+    let extra = extra.collect::<Result<Vec<_>, _>>()?;
+    Ok(Infill { prefix: format!("{prefix}{prompt}"), suffix: text("input_suffix")?.to_owned(), extra })
 }
 
 /// The number of alternatives of each token (`n_probs` or `logprobs`); 0 is no probabilities at all.
@@ -240,7 +287,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::completion::Prompt;
 
     fn parse(body: Value) -> Result<LlamaRequest, Fault> {
         LlamaRequest::parse(body.to_string().as_bytes())
@@ -267,6 +313,25 @@ mod tests {
         assert_eq!(at(json!({"prompt": "a", "input_suffix": "x"})), "input_suffix");
         assert_eq!(at(json!({"prompt": "a", "n_predict": 8, "max_tokens": 9})), "n_predict");
         assert_eq!(at(json!({"prompt": "a", "messages": [{"role": "user"}]})), "messages");
+    }
+
+    #[test]
+    fn what_is_to_be_filled_in_is_read() {
+        let parse = |body: Value| LlamaRequest::parse_infill(body.to_string().as_bytes());
+        let request = parse(json!({
+            "input_prefix": "a", "input_suffix": "b", "prompt": "c", "n_predict": 8,
+            "input_extra": [{"filename": "f", "text": "t"}, {"text": "u"}],
+        }));
+        let request = request.unwrap();
+        let extra = vec![("f".to_owned(), "t".to_owned()), ("tmp".to_owned(), "u".to_owned())];
+        let infill = Infill { prefix: "ac".into(), suffix: "b".into(), extra };
+        assert_eq!(request.completion.prompts, [Prompt::Infill(infill)]);
+        assert_eq!(request.completion.max_tokens, Some(8));
+        let at = |body: Value| parse(body).unwrap_err().param.unwrap();
+        assert_eq!(at(json!({"input_prefix": 1})), "input_prefix");
+        assert_eq!(at(json!({"input_extra": [1]})), "input_extra[0]");
+        assert_eq!(at(json!({"input_extra": [{"text": 1}]})), "input_extra[0].text");
+        assert!(parse(json!({})).is_ok());
     }
 
     #[test]

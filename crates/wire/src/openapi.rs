@@ -223,6 +223,7 @@ fn schemas() -> Value {
             json!({}), &["tokens"]),
         "GenerateRequest": generate(),
         "LlamaRequest": llama(),
+        "LlamaInfillRequest": llama_infill(),
         "Generated": {"type": "object", "properties": {"generated_text": {"type": "string"}, "text": {}}},
         "GeneratedList": {"oneOf": [{"type": "array"}, reference("Generated")]},
         "LlamaCompletion": {"oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]},
@@ -320,6 +321,15 @@ fn llama() -> Value {
         json!({"prompt": {"type": "string", "minLength": 1}}),
         &["prompt"],
     )
+}
+
+fn llama_infill() -> Value {
+    let text = json!({"type": "string"});
+    let fields = json!({
+        "input_prefix": text, "input_suffix": text, "prompt": text,
+        "input_extra": {"type": "array", "items": {"type": "object", "properties": {"filename": text, "text": text}}},
+    });
+    object(joined(shared(), extras_of_llama()), fields, &[])
 }
 
 fn extras_of_llama() -> Value {

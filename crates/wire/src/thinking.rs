@@ -8,6 +8,7 @@ use crate::limits;
 
 const SWITCH: &str = "enable_thinking";
 const EFFORT: &str = "reasoning_effort";
+const BUDGET: &str = "thinking_budget";
 
 /// Whether the response includes the reasoning: `include_reasoning`, or OpenRouter's `reasoning.exclude`.
 pub(crate) fn included(body: &Fields<'_>) -> Result<bool, Fault> {
@@ -71,6 +72,10 @@ pub(crate) fn template_arguments(body: &Fields<'_>) -> Result<Map<String, Value>
     let mut set = |key: &str, value: Value| _ = arguments.entry(key).or_insert(value);
     if let Some(on) = switch(body)? {
         set(SWITCH, on.into());
+    }
+    // Templates that know a budget tell the model of it.
+    if let Some(budget) = budget(body)? {
+        set(BUDGET, budget.into());
     }
     if let Some(effort) = effort(body)? {
         // Templates have either a switch for reasoning or a variable for its effort: `none` sets both.

@@ -101,6 +101,10 @@ fn parsers() -> Vec<(&'static str, Parse, Value)> {
         "stream": false, "repeat_penalty": 1.5, "repeat_last_n": 8, "n_probs": 2, "ignore_eos": true, "cache_prompt": true,
         "logit_bias": [[5, -1.5]], "return_tokens": true,
     });
+    let infill = json!({
+        "input_prefix": "a", "input_suffix": "b", "prompt": "c", "n_predict": 9, "temperature": 0.5, "stream": false,
+        "input_extra": [{"filename": "f", "text": "t"}],
+    });
     let options = json!({
         "temperature": 0.5, "top_p": 0.9, "min_p": 0.1, "typical_p": 0.9, "top_k": 5, "seed": 7, "stop": ["a", "b"],
         "repeat_penalty": 1.1, "repeat_last_n": 8, "mirostat": 2, "num_predict": 9, "num_ctx": 2048, "num_gpu": 1,
@@ -131,6 +135,7 @@ fn parsers() -> Vec<(&'static str, Parse, Value)> {
         ),
         ("/generate", |body| Generate::parse(body).map(said), generate),
         ("/completion", |body| LlamaRequest::parse(body).map(said), llama),
+        ("/infill", |body| LlamaRequest::parse_infill(body).map(said), infill),
         ("/v1/chat/completions", |body| ChatRequest::parse(body).map(said), chat),
         ("/v1/completions", |body| CompletionRequest::parse(body).map(said), completion),
         ("/v1/responses", |body| ResponsesRequest::parse(body).map(said), response),

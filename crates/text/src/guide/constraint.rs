@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
+use super::calls::{RequiredToolCalls, literal, spell};
 use super::gbnf;
 use super::schema::{self, Schema};
-use crate::tools::{FramePart, ToolCallStyle};
+use crate::parts::Channels;
 
 /// A constraint that an answer must satisfy.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,20 +26,6 @@ pub enum AnswerConstraint {
     ToolCallsOr(RequiredToolCalls, Box<AnswerConstraint>),
 }
 
-/// The tool calls of which an answer must consist.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RequiredToolCalls {
-    /// The syntax of the calls.
-    pub style: ToolCallStyle,
-    /// The allowed tools (at least one): name, and schema of the arguments.
-    pub tools: Vec<(String, Schema)>,
-    /// Whether more than one call is allowed.
-    pub several: bool,
-}
-
-/// The most calls in an answer of required calls, so that it ends.
-const MOST_CALLS: usize = 16;
-
 impl AnswerConstraint {
     /// A grammar in GBNF or Lark; the language is detected.
     pub fn grammar(text: String) -> AnswerConstraint {
@@ -50,12 +37,30 @@ impl AnswerConstraint {
         AnswerConstraint::Json(schema.into())
     }
 
-    /// The Lark grammar, and warnings about parts of the constraint that are not enforced. `control` maps marks to
-    /// control tokens.
-    pub(super) fn lark(
+    /// The Lark grammar of an answer in a model's format of messages, as [`lark`](AnswerConstraint::lark).
+    pub(super) fn lark_in(
         &self,
+        channels: Option<Channels>,
         control: &dyn Fn(&str) -> Option<u32>,
     ) -> Result<(String, Vec<String>), String> {
+        let (lark, warnings) = self.lark(control)?;
+        let Some(channels) = channels.filter(|_| !matches!(self, AnswerConstraint::ToolCalls(_))) else {
+            return Ok((lark, warnings));
+        };
+        let head = spell(channels.answer_head(), control);
+        // An answer in words has a head; calls have their own.
+        let name = if matches!(self, AnswerConstraint::ToolCallsOr(..)) { "said: " } else { "start: " };
+        match lark.split_once(name) {
+            Some((before, rest)) if before.is_empty() || before.ends_with('\n') => {
+                Ok((format!("{before}{name}{head} body_of_message\nbody_of_message: {rest}"), warnings))
+            }
+            _ => Err("this model answers in messages on channels, around which a grammar without `start:` cannot be put".into()),
+        }
+    }
+
+    /// The Lark grammar, and warnings about parts of the constraint that are not enforced. `control` maps marks to
+    /// control tokens.
+    fn lark(&self, control: &dyn Fn(&str) -> Option<u32>) -> Result<(String, Vec<String>), String> {
         let plain = |lark: String| Ok((lark, Vec::new()));
         match self {
             AnswerConstraint::Json(schema) => {
@@ -91,42 +96,4 @@ impl AnswerConstraint {
             }
         }
     }
-}
-
-impl RequiredToolCalls {
-    /// The body of a rule with the rules that it needs, and warnings.
-    fn lark(&self, control: &dyn Fn(&str) -> Option<u32>) -> Result<(String, Vec<String>), String> {
-        let frame = self.style.frame();
-        let spell = |bits: &[FramePart]| -> String {
-            let spelt = bits.iter().map(|bit| match bit {
-                FramePart::Mark(mark) => {
-                    control(mark).map_or_else(|| literal(mark), |id| format!("<[{id}]>"))
-                }
-                FramePart::Text(text) => literal(text),
-            });
-            spelt.collect::<Vec<_>>().join(" ")
-        };
-        let more =
-            if self.several { format!("(between call){{0,{}}}", MOST_CALLS - 1) } else { String::new() };
-        let calls: Vec<String> = (0..self.tools.len()).map(|at| format!("call{at}")).collect();
-        let mut out = format!("{} call {more} {}\n", spell(frame.first), spell(frame.last));
-        if self.several {
-            out.push_str(&format!("between: {}\n", spell(frame.between)));
-        }
-        out.push_str(&format!("call: {}\n", calls.join(" | ")));
-        let mut warnings = Vec::new();
-        for (at, (name, schema)) in self.tools.iter().enumerate() {
-            let name = Value::from(name.as_str());
-            let head = literal(&format!("{{\"name\": {name}, \"{}\": ", frame.key));
-            let arguments = schema::write(schema, &format!("a{at}x"))
-                .map_err(|problem| format!("the parameters of tool {name}: {problem}"))?;
-            warnings.extend(arguments.warnings.into_iter().map(|text| format!("tool {name}: {text}")));
-            out.push_str(&format!("call{at}: {head} {} \"}}\"\n{}", arguments.start, arguments.rules));
-        }
-        Ok((out, warnings))
-    }
-}
-
-fn literal(text: &str) -> String {
-    Value::from(text).to_string()
 }

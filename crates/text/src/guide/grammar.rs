@@ -11,7 +11,7 @@ use llguidance::{Matcher, ParserFactory};
 use super::brief::brief;
 use super::thinking::ReasoningState;
 use super::{AnswerConstraint, CompiledConstraint};
-use crate::parts::ReasoningFormat;
+use crate::parts::{Channels, ReasoningFormat};
 use crate::{Special, Tokenizer};
 
 /// The number of compiled grammars that are cached for requests with the same constraint.
@@ -84,7 +84,8 @@ impl ConstraintCompiler {
         thought: Option<&ReasoningFormat>,
         budget: Option<usize>,
     ) -> Result<CompiledConstraint, String> {
-        let compiled = form.map(|form| self.compile(form)).transpose()?;
+        let channels = thought.and_then(|thought| thought.tags.channels());
+        let compiled = form.map(|form| self.compile(form, channels)).transpose()?;
         let (matcher, warnings) =
             compiled.map_or((None, Vec::new()), |compiled| (Some(compiled.matcher), compiled.warnings));
         let thinking = thought.filter(|_| matcher.is_some() || budget.is_some());
@@ -111,8 +112,11 @@ impl ConstraintCompiler {
         }
     }
 
-    fn compile(&self, form: &AnswerConstraint) -> Result<Compiled, String> {
-        let name = format!("{form:?}");
+    fn compile(&self, form: &AnswerConstraint, channels: Option<Channels>) -> Result<Compiled, String> {
+        let name = match channels {
+            Some(channels) => format!("{channels:?} {form:?}"),
+            None => format!("{form:?}"),
+        };
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut kept = kept();
@@ -125,7 +129,7 @@ impl ConstraintCompiler {
         }
         let control = |mark: &str| self.tokenizer.token_id(mark).filter(|id| self.tokenizer.is_special(*id));
         let compile = || {
-            let (lark, warnings) = form.lark(&control)?;
+            let (lark, warnings) = form.lark_in(channels, &control)?;
             Ok(Compiled { matcher: self.compile_lark(&lark)?, warnings })
         };
         let compiled = cpu::thread::with_stack(STACK, || guarded(compile))

@@ -5,6 +5,7 @@
 //! before an answer, to which the grammar does not apply, and which ends at a token budget.
 
 mod brief;
+mod calls;
 mod constraint;
 mod forced;
 mod gbnf;
@@ -12,7 +13,8 @@ mod grammar;
 mod schema;
 mod thinking;
 
-pub use constraint::{AnswerConstraint, RequiredToolCalls};
+pub use calls::RequiredToolCalls;
+pub use constraint::AnswerConstraint;
 pub use grammar::ConstraintCompiler;
 pub use schema::{JsonSpacing, Schema};
 
@@ -23,7 +25,7 @@ use llguidance::Matcher;
 use llguidance::toktrie::SimpleVob;
 
 use brief::brief;
-use thinking::{ReasoningState, Stage};
+use thinking::{Owner, ReasoningState, Stage};
 
 use crate::Tokenizer;
 
@@ -47,6 +49,10 @@ pub struct ConstraintMatcher {
     mask: SimpleVob,
     /// Whether all tokens are allowed, so that `mask` is not used.
     free: bool,
+    /// The tokens of an incomplete opening tag that the matcher took as the answer's.
+    taken: usize,
+    /// Whether the matcher refused one of them, so that only the rest of the tag can follow.
+    refused: bool,
     tokenizer: Arc<Tokenizer>,
 }
 
@@ -65,6 +71,8 @@ impl CompiledConstraint {
             ends: self.ends.clone(),
             mask: SimpleVob::alloc(self.vocab),
             free: true,
+            taken: 0,
+            refused: false,
             tokenizer: self.tokenizer.clone(),
         }
     }
@@ -76,7 +84,7 @@ impl ConstraintMatcher {
     /// # Errors
     /// The library's message: a limit was reached, or no token can continue the answer.
     pub fn prepare(&mut self) -> Result<(), String> {
-        let ConstraintMatcher { matcher, thinking, ends, mask, free, .. } = self;
+        let ConstraintMatcher { matcher, thinking, ends, mask, free, refused, .. } = self;
         *free = false;
         match thinking.as_ref().map_or(Stage::Past, ReasoningState::stage) {
             Stage::Forced(token) => {
@@ -88,6 +96,10 @@ impl ConstraintMatcher {
                 ends.iter().for_each(|end| mask.disallow_token(*end));
                 // Without a grammar the answer may end here too.
                 *free = matcher.is_none();
+            }
+            Stage::Before(Some(token)) if *refused => {
+                mask.set_all(false);
+                mask.allow_token(token);
             }
             Stage::Before(also) | Stage::Gap(also) => match matcher {
                 Some(matcher) => {
@@ -119,12 +131,30 @@ impl ConstraintMatcher {
         if self.ends.contains(&token) {
             return Ok(true);
         }
-        if let Some(thinking) = &mut self.thinking
-            && !thinking.accept(token, bytes, self.matcher.is_some())
-        {
-            return Ok(false);
-        }
+        let guided = self.matcher.is_some();
+        let owner = self.thinking.as_mut().map_or(Owner::Answer, |t| t.accept(token, bytes, guided));
         let Some(matcher) = &mut self.matcher else { return Ok(false) };
+        let brief_of = |error: &dyn fmt::Display| brief(&error.to_string());
+        match owner {
+            Owner::Reasoning => return Ok(false),
+            Owner::Either => {
+                self.refused |= matcher.validate_tokens(&[token]).map_err(|error| brief_of(&error))? == 0;
+                if !self.refused {
+                    matcher.consume_token(token).map_err(|error| brief_of(&error))?;
+                    self.taken += 1;
+                }
+                return Ok(false);
+            }
+            Owner::Opened => {
+                self.refused = false;
+                let taken = std::mem::take(&mut self.taken);
+                if taken > 0 {
+                    matcher.rollback(taken).map_err(|error| brief_of(&error))?;
+                }
+                return Ok(false);
+            }
+            Owner::Answer => {}
+        }
         matcher.consume_token(token).map_err(|error| brief(&error.to_string()))?;
         Ok(matcher.is_stopped())
     }

@@ -6,8 +6,8 @@ use crate::parts::ReasoningFormat;
 #[derive(Debug, Clone)]
 pub(super) struct ReasoningState {
     open: Vec<u8>,
-    /// The opening tag's token, if it is a single one.
-    open_token: Option<u32>,
+    /// The opening tag's tokens.
+    opening: Vec<u32>,
     close: Vec<u8>,
     /// The tokens that are forced to end reasoning over the budget.
     ending: Vec<u32>,
@@ -22,7 +22,8 @@ pub(super) struct ReasoningState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    Before,
+    /// After this many tokens of the opening tag.
+    Before(usize),
     /// Inside, after this many tokens.
     Inside(usize),
     /// This many tokens of `ending` were forced.
@@ -31,10 +32,21 @@ enum State {
     Past,
 }
 
+/// To whom a token belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    Reasoning,
+    Answer,
+    /// It may belong to the opening tag or to the answer.
+    Either,
+    /// It completes the opening tag, so that those before it were of the tag, too.
+    Opened,
+}
+
 /// The tokens that may come next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The answer, or this opening tag.
+    /// The answer, or this token of the opening tag.
     Before(Option<u32>),
     /// Any token except those that end the answer.
     Inside,
@@ -57,12 +69,12 @@ impl ReasoningState {
         let tags = thought.tags;
         ReasoningState {
             open: tags.open.into(),
-            open_token: token(tags.open),
+            opening: token(tags.open).map_or_else(|| encode(tags.open), |token| vec![token]),
             close: tags.close.into(),
             ending: token(tags.close).map_or_else(|| encode(tags.close), |token| vec![token]),
             gap: token("\n\n"),
             budget,
-            state: if thought.begun { State::Inside(0) } else { State::Before },
+            state: if thought.begun { State::Inside(0) } else { State::Before(0) },
             tail: Vec::new(),
         }
     }
@@ -71,7 +83,7 @@ impl ReasoningState {
         let forced =
             |at: usize| self.ending.get(at).map_or(Stage::Gap(self.gap), |token| Stage::Forced(*token));
         match self.state {
-            State::Before => Stage::Before(self.open_token),
+            State::Before(at) => Stage::Before(self.opening.get(at).copied()),
             State::Inside(tokens) if self.budget.is_some_and(|budget| tokens >= budget) => forced(0),
             State::Inside(_) => Stage::Inside,
             State::Ending(at) => forced(at),
@@ -80,21 +92,21 @@ impl ReasoningState {
         }
     }
 
-    /// Advances by the chosen token; returns whether it belongs to the answer.
-    pub(super) fn accept(&mut self, token: u32, bytes: &[u8], guided: bool) -> bool {
+    /// Advances by the chosen token.
+    pub(super) fn accept(&mut self, token: u32, bytes: &[u8], guided: bool) -> Owner {
         match self.stage() {
-            Stage::Past => return true,
+            Stage::Past => return Owner::Answer,
             Stage::Before(_) => return self.before(token, bytes, guided),
             Stage::Gap(gap) => {
                 self.state = State::Past;
-                return gap != Some(token);
+                return if gap == Some(token) { Owner::Reasoning } else { Owner::Answer };
             }
             Stage::Inside | Stage::Forced(_) => {}
         }
         self.tail.extend_from_slice(bytes);
         if contains(&self.tail, &self.close) {
             self.state = State::Gap;
-            return false;
+            return Owner::Reasoning;
         }
         let kept = self.close.len() - 1;
         self.tail.drain(..self.tail.len().saturating_sub(kept));
@@ -106,29 +118,40 @@ impl ReasoningState {
             (_, State::Inside(tokens)) => State::Inside(tokens + 1),
             (_, other) => other,
         };
-        false
+        Owner::Reasoning
     }
 
-    fn before(&mut self, token: u32, bytes: &[u8], guided: bool) -> bool {
-        if self.open_token == Some(token) {
-            self.state = State::Inside(0);
-            return false;
+    fn before(&mut self, token: u32, bytes: &[u8], guided: bool) -> Owner {
+        if let State::Before(at) = self.state
+            && self.opening.get(at) == Some(&token)
+        {
+            if at + 1 == self.opening.len() {
+                self.tail.clear();
+                self.state = State::Inside(0);
+                return Owner::Opened;
+            }
+            self.tail.extend_from_slice(bytes);
+            self.state = State::Before(at + 1);
+            return Owner::Either;
         }
         if guided {
             self.state = State::Past;
-            return true;
+            return Owner::Answer;
         }
-        // Without a grammar the tag may consist of several tokens, and follow white space.
+        // Without a grammar the tag may be other tokens, and follow white space.
         self.tail.extend_from_slice(bytes);
         let start = self.tail.trim_ascii_start();
         if start.starts_with(&self.open) {
             self.tail.clear();
             self.state = State::Inside(0);
-        } else if !self.open.starts_with(start) {
+        } else if self.open.starts_with(start) {
+            // No token of the tag's usual ones comes any more.
+            self.state = State::Before(self.opening.len());
+        } else {
             self.tail.clear();
             self.state = State::Past;
         }
-        false
+        Owner::Reasoning
     }
 }
 

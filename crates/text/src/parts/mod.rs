@@ -4,11 +4,13 @@
 //! split into pieces. No text is lost except tags, white space around them, and text between calls. Text that only
 //! looks like a tool call is content; a call that is cut off before its name is complete is dropped.
 
+mod channels;
 mod part;
 mod seek;
 mod sink;
 mod thought;
 
+pub(crate) use channels::Channels;
 pub use part::AnswerPart;
 pub(crate) use seek::Seeker;
 pub(crate) use sink::PartSink;
@@ -29,6 +31,9 @@ pub struct AnswerParserOptions {
     pub style: Option<ToolCallStyle>,
     /// Names of the offered tools: a call without a mark counts only if it names one of them.
     pub tools: Vec<String>,
+    /// Offered tools with the schemas of their arguments: where a style writes values without quotes, these say what is
+    /// a text.
+    pub schemas: Arc<[(String, Value)]>,
     /// Offered tools with the schemas of their arguments, if an answer that is nothing but a JSON object naming a tool
     /// is a call. Small models write calls this way, whatever their style.
     pub json_calls: Option<Arc<[(String, Value)]>>,
@@ -49,7 +54,7 @@ impl AnswerParserOptions {
 
 /// The parser of one answer.
 pub struct AnswerParser {
-    thought: Option<thought::ReasoningSplitter>,
+    thought: Option<thought::Splitter>,
     tools: Option<Box<dyn tools::Reader>>,
     out: PartSink,
 }
@@ -57,13 +62,13 @@ pub struct AnswerParser {
 impl AnswerParser {
     /// A parser with these options.
     pub fn new(reading: &AnswerParserOptions) -> AnswerParser {
-        let mut tools = reading.style.map(|style| style.reader(&reading.tools));
+        let mut tools = reading.style.map(|style| style.reader(&reading.tools, &reading.schemas));
         if let Some(known) = &reading.json_calls {
             tools = Some(Box::new(tools::Bare::new(known.clone(), tools)));
         }
         let AnswerParserOptions { one_call, hide_thought, must_call, .. } = *reading;
         AnswerParser {
-            thought: reading.thought.as_ref().map(thought::ReasoningSplitter::new),
+            thought: reading.thought.as_ref().map(|thought| thought::Splitter::new(thought, reading.style)),
             tools,
             out: PartSink { one_call, hide_thought, hide_content: must_call, ..PartSink::default() },
         }

@@ -29,6 +29,16 @@ impl Seeker {
         Seeker { keep_space: true, ..Seeker::new(&[mark]) }
     }
 
+    /// A search for several marks; white space before them is text.
+    pub(crate) fn exact_any(marks: &[&'static str]) -> Seeker {
+        Seeker { keep_space: true, ..Seeker::new(marks) }
+    }
+
+    /// The text before, with what may be the beginning of a mark.
+    pub(crate) fn held_after(&self, text: &str) -> String {
+        format!("{text}{}", self.held)
+    }
+
     /// Processes a character; returns the index of the mark that it completes. Text before marks is appended to `out`.
     pub(crate) fn put(&mut self, letter: char, out: &mut String) -> Option<usize> {
         self.held.push(letter);

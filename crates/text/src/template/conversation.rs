@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::coverage::PromptSearch;
 use super::probe::{ContentFormat, Role, Traits};
-use super::{ChatTemplate, TemplateError, deep, turns};
+use super::{ChatTemplate, TemplateError, deep, switches, turns};
 use crate::Tokenizer;
 use crate::prompt::{MarkedInput, Prompt, unmarked};
 use crate::tools;
@@ -40,6 +40,7 @@ impl ChatTemplate {
             _ => (messages, tools),
         };
         let traits = self.traits(tools.is_some())?;
+        let extra = &*switches::named(&self.source, extra);
         let attempt = |messages: &[Value]| {
             let written = MarkedInput::marked(tokenizer.names(), messages, tools, extra);
             let (messages, tools) = (&written.messages, written.tools.as_deref());

@@ -20,6 +20,7 @@ mod python;
 mod rewrite;
 mod source;
 mod strftime;
+mod switches;
 mod templates;
 mod turns;
 mod writer;

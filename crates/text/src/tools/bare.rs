@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::Reader;
 use super::json::Nested;
+use super::reader::Reader;
 use crate::parts::PartSink;
 
 /// The longest text that is treated as a call, in bytes.

@@ -3,17 +3,16 @@
 //! A call is emitted when its name is known and its arguments begin. After that it cannot be retracted, so the
 //! arguments are no longer validated: they end where their brackets do.
 
+use super::reader::{Body, Progress};
 use crate::parts::PartSink;
 
-/// The progress of a call.
+/// The key of an object that has the tool's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// The call is not complete.
-    More,
-    /// The object is closed.
-    Done,
-    /// The text is not a call, or not JSON.
-    Broken,
+pub(crate) enum NameKey {
+    /// `name`, or `tool_name`.
+    Name,
+    /// The key is the name, and its value the arguments.
+    Itself,
 }
 
 /// The parser of one call.
@@ -21,6 +20,7 @@ pub(crate) struct Call {
     state: State,
     /// The names of tools that count; `None` for all names.
     known: Option<Vec<String>>,
+    name_key: NameKey,
     /// The text so far, until the call is emitted.
     raw: String,
     key: String,
@@ -52,6 +52,7 @@ impl Call {
         Call {
             state: State::Open,
             known,
+            name_key: NameKey::Name,
             raw: String::new(),
             key: String::new(),
             name: None,
@@ -61,12 +62,14 @@ impl Call {
         }
     }
 
-    /// The text that was read, if no call was emitted.
-    pub(crate) fn unemitted(&mut self) -> Option<String> {
-        (!self.emitted).then(|| std::mem::take(&mut self.raw))
+    /// The same call with its name elsewhere.
+    pub(crate) fn named_by(mut self, name_key: NameKey) -> Call {
+        self.name_key = name_key;
+        self
     }
 
-    pub(crate) fn put(&mut self, letter: char, out: &mut PartSink) -> Progress {
+    /// Processes a character; see [`Body::put`].
+    fn advanced(&mut self, letter: char, out: &mut PartSink) -> Progress {
         if !self.emitted {
             self.raw.push(letter);
         }
@@ -131,10 +134,19 @@ impl Call {
     }
 
     fn begin(&mut self, letter: char, out: &mut PartSink) -> Progress {
-        let is_arguments = matches!(self.key.as_str(), "arguments" | "parameters") && !self.has_arguments;
+        let by_key = self.name_key == NameKey::Itself && self.name.is_none();
+        if by_key {
+            if letter != '{' || self.key.is_empty() {
+                return Progress::Broken;
+            }
+            self.name = Some(self.key.clone());
+        }
+        let names = matches!(self.key.as_str(), "name" | "tool_name") && self.name.is_none();
+        let argues = by_key || matches!(self.key.as_str(), "arguments" | "parameters");
+        let is_arguments = argues && !self.has_arguments;
         let state = match letter {
-            '"' if self.key == "name" && self.name.is_none() => State::Name(Quoted::default(), String::new()),
-            _ if self.key == "name" && self.name.is_none() => return Progress::Broken,
+            '"' if names => State::Name(Quoted::default(), String::new()),
+            _ if names => return Progress::Broken,
             '{' | '"' if is_arguments => {
                 self.has_arguments = true;
                 self.emit(out);
@@ -187,6 +199,16 @@ impl Call {
             out.arguments("{}");
         }
         Progress::Done
+    }
+}
+
+impl Body for Call {
+    fn unemitted(&mut self) -> Option<String> {
+        (!self.emitted).then(|| std::mem::take(&mut self.raw))
+    }
+
+    fn put(&mut self, letter: char, out: &mut PartSink) -> Progress {
+        self.advanced(letter, out)
     }
 }
 
@@ -299,5 +321,27 @@ impl Quoted {
         if self.high.take().is_some() {
             out.push(char::REPLACEMENT_CHARACTER);
         }
+    }
+}
+
+/// Appends a text as a JSON string.
+pub(crate) fn quote(text: &str, json: &mut String) {
+    json.push('"');
+    text.chars().for_each(|letter| escape(letter, json));
+    json.push('"');
+}
+
+/// Appends a character of a JSON string.
+pub(crate) fn escape(letter: char, json: &mut String) {
+    match letter {
+        '"' | '\\' => {
+            json.push('\\');
+            json.push(letter);
+        }
+        '\n' => json.push_str("\\n"),
+        '\t' => json.push_str("\\t"),
+        '\r' => json.push_str("\\r"),
+        control if u32::from(control) < 0x20 => json.push_str(&format!("\\u{:04x}", u32::from(control))),
+        plain => json.push(plain),
     }
 }

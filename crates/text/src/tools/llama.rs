@@ -1,14 +1,21 @@
 //! `{"name": …, "parameters": {…}}` as the whole answer, several with `;` between them; after `<|python_tag|>` too:
 //! Llama 3.1 and later. An object without that mark is a call only if it names a tool there is.
 
-use super::json::{Call, Progress};
-use super::{Frame, FramePart, Reader};
+use super::json::Call;
+use super::reader::{Body, CallForm, Frame, FramePart, Progress, Reader, Row};
 use crate::parts::{PartSink, Seeker};
 
 const TAG: &str = "<|python_tag|>";
-pub(super) const MARKS: &[&str] = &[TAG];
-pub(super) const FRAME: Frame =
-    Frame { first: &[], between: &[FramePart::Text("; ")], last: &[], key: "parameters" };
+pub(super) const LLAMA: Row = Row {
+    marks: &[TAG],
+    frame: Frame {
+        first: &[],
+        between: Some(&[FramePart::Text("; ")]),
+        last: &[],
+        form: CallForm::Object("name", "parameters"),
+    },
+    reader: |offered| Box::new(Llama::new(offered.names)),
+};
 
 pub(super) struct Llama {
     tools: Vec<String>,

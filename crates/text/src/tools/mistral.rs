@@ -2,20 +2,35 @@
 //! `[TOOL_CALLS]name[ARGS]{…}`, perhaps with `[CALL_ID]id` before the arguments.
 
 use super::call_list::CallList;
-use super::json::{Nested, Progress};
-use super::{Frame, FramePart, Reader};
+use super::json::{NameKey, Nested};
+use super::reader::{Body, CallForm, Frame, FramePart, Progress, Reader, Row};
 use crate::parts::{PartSink, Seeker};
 
 const OPEN: &str = "[TOOL_CALLS]";
 const ARGUMENTS: &str = "[ARGS]";
 const ID: &str = "[CALL_ID]";
-pub(super) const MARKS: &[&str] = &[OPEN, ARGUMENTS, ID];
-pub(super) const FRAME: Frame = Frame {
-    first: &[FramePart::Mark(OPEN), FramePart::Text("[")],
-    between: &[FramePart::Text(", ")],
-    last: &[FramePart::Text("]")],
-    key: "arguments",
+/// Up to tokenizer version 7: a list.
+pub(super) const MISTRAL: Row = Row {
+    marks: &[OPEN, ARGUMENTS, ID],
+    frame: Frame {
+        first: &[FramePart::Mark(OPEN), FramePart::Text("[")],
+        between: Some(&[FramePart::Text(", ")]),
+        last: &[FramePart::Text("]")],
+        form: CallForm::Object("name", "arguments"),
+    },
+    reader: |_| Box::new(Mistral::new()),
 };
+/// From version 11 on: the name first.
+pub(super) const NAMED: Row = Row {
+    frame: Frame {
+        first: &[FramePart::Mark(OPEN)],
+        between: Some(&[FramePart::Mark(OPEN)]),
+        last: &[],
+        form: CallForm::NameFirst { before: "", after: &[FramePart::Mark(ARGUMENTS)], last: &[] },
+    },
+    ..MISTRAL
+};
+
 /// The longest name of a tool, in bytes.
 const NAME_BYTES: usize = 256;
 
@@ -84,7 +99,7 @@ impl Reader for Mistral {
             }
             State::Opened(space) if letter.is_whitespace() => space.push(letter),
             State::Opened(_) if letter == '[' => {
-                self.state = State::Calls(CallList::new());
+                self.state = State::Calls(CallList::new(NameKey::Name));
                 self.put(letter, out);
             }
             State::Opened(space) => {

@@ -167,10 +167,17 @@ const REFUSED: &[Group] = &[
         "documents are not built into this server; put them into a message",
     ),
     row(
+        Honoured,
+        &[Completions],
+        "suffix",
+        "for models with tokens to fill in; the prompt is what comes before",
+    ),
+    row(Refused(nothing), &[Chat, LlamaCompletion], "suffix", "to fill in, use /infill or /v1/completions"),
+    row(
         Refused(nothing),
         &[Chat, Completions, LlamaCompletion],
-        "suffix input_prefix input_suffix input_extra",
-        "filling in between a prefix and a suffix is not built into this server",
+        "input_prefix input_suffix input_extra",
+        "to fill in, use /infill",
     ),
     row(
         Refused(nothing),
@@ -291,12 +298,7 @@ const REFUSED: &[Group] = &[
         "a template of a request's own is not run here; the model's is used, with chat_template_kwargs",
     ),
     row(Refused(nothing), &[OllamaGenerate], "images", "this model reads text only"),
-    row(
-        Refused(nothing),
-        &[OllamaGenerate],
-        "suffix",
-        "filling in between a prefix and a suffix is not built into this server",
-    ),
+    row(Refused(nothing), &[OllamaGenerate], "suffix", "to fill in, use /infill or /v1/completions"),
     row(
         Refused(nothing),
         &[OllamaGenerate],

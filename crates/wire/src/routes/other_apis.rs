@@ -103,6 +103,16 @@ pub(super) const ROUTES: &[Route] = &[
         ..POST
     },
     Route {
+        path: "/infill",
+        id: "llamaInfill",
+        summary: "Fills in the text between a prefix and a suffix (llama.cpp).",
+        answers: "The text between.",
+        request: Some("LlamaInfillRequest"),
+        answer: "LlamaCompletion",
+        sent: ResponseMode::Either,
+        ..POST
+    },
+    Route {
         path: "/slots",
         id: "slots",
         summary: "Lists the slots (llama.cpp).",
