@@ -277,7 +277,7 @@ fn said_badly_absent_paths_and_methods_give_hints() {
         ("DELETE", "/api/delete", 404, "gristmill rm"),
         ("POST", "/api/me", 404, "Ollama"),
         ("GET", "/api/chat", 405, "it answers POST"),
-        ("POST", "/infill", 404, "not built into this server"),
+        ("POST", "/v1/fim", 404, "/infill"),
         ("GET", "/v1/chat/completions", 405, "it answers POST"),
     ] {
         let (found, message) = told(method, path);

@@ -19,6 +19,9 @@ pub struct RequiredToolCalls {
 /// The most calls in an answer of required calls, so that it ends.
 const MOST_CALLS: usize = 16;
 
+/// A line break between tags, which some templates write and others do not.
+const LINE: &str = "\"\\n\"?";
+
 /// Maps marks to control tokens.
 type Control<'a> = dyn Fn(&str) -> Option<u32> + 'a;
 
@@ -96,11 +99,10 @@ fn tagged(
         warnings.extend(parameter.1);
         body.push_str(&if required(key) { format!(" {rule}") } else { format!(" {rule}?") });
     }
-    let name_close = if tags.name_close.is_empty() { "\n" } else { tags.name_close };
-    let line = if tags.name_close.is_empty() { "" } else { "\n" };
-    let head = literal(&format!("{}{name}{name_close}{line}", tags.name_open));
+    let tag = |text: &str| if text.is_empty() { String::new() } else { marked(text, control) };
+    let head = format!("{} {}", literal(&format!("{}{name}", tags.name_open)), tag(tags.name_close));
     let end = marked(tags.end, control);
-    Ok((format!("call{at}: {head}{body} {end}\n{rules}"), warnings))
+    Ok((format!("call{at}: {head} {LINE}{body} {end}\n{rules}"), warnings))
 }
 
 /// The rules of a parameter, and warnings.
@@ -114,22 +116,18 @@ fn parameter(
 ) -> Result<(String, Vec<String>), String> {
     let line = if tags.on_lines { "\n" } else { "" };
     let tag = |text: &str| if text.is_empty() { String::new() } else { marked(text, control) };
-    let head = format!(
-        "{} {} {} {} {}",
-        tag(tags.key_open),
-        literal(key),
-        tag(tags.key_close),
-        tag(tags.value_open),
-        if line.is_empty() { String::new() } else { literal(line) }
-    );
+    let inner =
+        if tags.value_open.is_empty() { String::new() } else { format!("{LINE} {}", tag(tags.value_open)) };
+    let begin = if line.is_empty() { String::new() } else { literal(line) };
+    let head = format!("{} {} {} {inner} {begin}", tag(tags.key_open), literal(key), tag(tags.key_close));
     let close = format!("{line}{}", tags.value_close);
     let end = if line.is_empty() { tag(tags.value_close) } else { literal(&close) };
     if is_free_text(property) {
         let value = match control(tags.value_close) {
             // No text can be read as a control token.
-            Some(id) => format!("{rule}: {head} /(?s:.*)/ <[{id}]> \"\\n\"\n"),
+            Some(id) => format!("{rule}: {head} /(?s:.*)/ <[{id}]> {LINE}\n"),
             None => {
-                format!("{rule}: {head} {rule}v \"\\n\"\n{rule}v[suffix={}]: /(?s:.*)/\n", literal(&close))
+                format!("{rule}: {head} {rule}v {LINE}\n{rule}v[suffix={}]: /(?s:.*)/\n", literal(&close))
             }
         };
         return Ok((value, Vec::new()));
@@ -137,7 +135,7 @@ fn parameter(
     let texts = property.get("enum").and_then(Value::as_array);
     let texts = texts.map(|list| list.iter().filter_map(Value::as_str).map(literal).collect::<Vec<_>>());
     if let Some(texts) = texts.filter(|texts| !texts.is_empty()) {
-        return Ok((format!("{rule}: {head} ({}) {end} \"\\n\"\n", texts.join(" | ")), Vec::new()));
+        return Ok((format!("{rule}: {head} ({}) {end} {LINE}\n", texts.join(" | ")), Vec::new()));
     }
     let mut warnings = Vec::new();
     let mut value = property.clone();
@@ -148,7 +146,7 @@ fn parameter(
     let schema = Schema { value, exact: Vec::new(), closed: tool.closed, space: tool.space.clone() };
     let json = schema::write(&schema, &format!("{rule}x"))?;
     warnings.extend(json.warnings);
-    Ok((format!("{rule}: {head} {} {end} \"\\n\"\n{}", json.start, json.rules), warnings))
+    Ok((format!("{rule}: {head} {} {end} {LINE}\n{}", json.start, json.rules), warnings))
 }
 
 /// Parts of a frame in Lark.
