@@ -25,7 +25,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::OnceLock;
 use tensor::Dtype;
-use weights::gguf::{Metadata, Value};
+use weights::gguf::{Array, Metadata, Value};
 use weights::{Opened, PlacedTensor};
 
 pub use recipe::{RECIPES, Recipe};
@@ -78,6 +78,16 @@ pub struct Shape {
     experts: Option<ExpertsShape>,
     /// The recurrent layers of a hybrid.
     delta_net: Option<DeltaNetShape>,
+    /// The layers of short convolutions.
+    short_conv: Option<ShortConvShape>,
+}
+
+/// Layers of short convolutions: all but those of `attention`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShortConvShape {
+    attention: Vec<usize>,
+    kernel: usize,
 }
 
 /// Gated DeltaNet layers: all but each `interval`-th.
@@ -372,6 +382,12 @@ impl Shape {
         }
         for (key, size) in self.expert_keys() {
             own(key, Value::U32(size as u32));
+        }
+        if let Some(conv) = &self.short_conv {
+            let heads = |layer| if conv.attention.contains(&layer) { self.kv_heads as u32 } else { 0 };
+            let listed = (0..self.layers).map(heads).collect();
+            own("attention.head_count_kv", Value::Array(Array::U32(listed)));
+            own("shortconv.l_cache", Value::U32(conv.kernel as u32));
         }
         if let Some(net) = &self.delta_net {
             for (key, size) in [
