@@ -118,6 +118,20 @@ fn fault_12_the_short_form_answers_a_text() {
     assert!(events.last().unwrap()["finish_reason"].is_string());
 }
 
+/// The model of these tests has no tokens to fill in with.
+#[test]
+fn a_model_that_cannot_fill_in_says_so() {
+    let server = ready(options(), Duration::ZERO);
+    let infill = json!({"input_prefix": "a", "input_suffix": "b", "n_predict": 4});
+    let suffix = json!({"prompt": "a", "suffix": "b"});
+    for (path, body) in [("/infill", &infill), ("/v1/completions", &suffix)] {
+        let answer = server.post(path, body);
+        assert!(answer.status == 400 && answer.body.contains("cannot fill in"), "{path}: {}", answer.body);
+    }
+    // Nothing comes after the gap of an empty suffix.
+    assert_eq!(server.post("/v1/completions", &json!({"prompt": "a", "suffix": ""})).status, 200);
+}
+
 #[test]
 fn fault_12_llama_cpp_answers_whole_and_streamed() {
     let server = ready(options(), Duration::ZERO);
