@@ -10,6 +10,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::prefix::PrefixTree;
+use crate::snapshots::{Snapshots, Worth};
+use crate::states::{StateSlot, StateSlots};
 
 /// All blocks of one engine.
 #[derive(Debug, Clone)]
@@ -23,6 +25,8 @@ struct Blocks {
     holders: Vec<u32>,
     /// The prefix cache, if there is one.
     prefixes: Option<PrefixTree>,
+    /// Recurrent states after blocks of the prefix cache; of none for a model without recurrent layers.
+    snapshots: Snapshots,
     block_tokens: usize,
 }
 
@@ -33,6 +37,18 @@ pub(crate) struct BlockTable {
     /// So many of them, from the first, are in the tree of prefixes.
     shared: usize,
     pool: BlockPool,
+}
+
+/// What the prefix cache has of a sequence.
+#[derive(Debug)]
+pub(crate) struct Reuse {
+    /// Tokens, from the first, that need not be computed.
+    pub(crate) computed: usize,
+    /// Tokens, from the first, whose blocks are in the tree: for a model with recurrent layers often more than can be
+    /// used, as a state to go on from is missing.
+    pub(crate) matched: usize,
+    /// The recurrent state after `computed` tokens, if those are more than before.
+    pub(crate) state: Option<StateSlot>,
 }
 
 /// The pool has fewer free blocks than requested; nothing was allocated.
@@ -47,6 +63,7 @@ impl BlockPool {
             free,
             holders: vec![0; total],
             prefixes: None,
+            snapshots: Snapshots::new(StateSlots::new(0)),
             block_tokens,
         })))
     }
@@ -56,6 +73,38 @@ impl BlockPool {
         let pool = BlockPool::new(total, block_tokens);
         pool.0.borrow_mut().prefixes = Some(PrefixTree::new(total, block_tokens));
         pool
+    }
+
+    /// The same pool with `total` recurrent states, which running sequences and snapshots share.
+    pub(crate) fn with_states(self, total: usize) -> BlockPool {
+        self.0.borrow_mut().snapshots = Snapshots::new(StateSlots::new(total));
+        self
+    }
+
+    /// Whether freed blocks are kept.
+    pub(crate) fn has_prefix_cache(&self) -> bool {
+        self.0.borrow().prefixes.is_some()
+    }
+
+    /// Recurrent states there are.
+    pub(crate) fn states(&self) -> usize {
+        self.0.borrow().snapshots.slots().total()
+    }
+
+    /// Recurrent states that somebody holds, snapshots included.
+    #[cfg(test)]
+    pub(crate) fn states_used(&self) -> usize {
+        self.0.borrow().snapshots.slots().used()
+    }
+
+    /// Snapshots of recurrent states.
+    pub(crate) fn snapshots(&self) -> usize {
+        self.0.borrow().snapshots.len()
+    }
+
+    /// A recurrent state, at the cost of a snapshot if need be.
+    pub(crate) fn take_state(&self) -> Option<StateSlot> {
+        self.0.borrow_mut().snapshots.take_slot()
     }
 
     /// Blocks that can be had: the free ones, and those that are only cached.
@@ -96,9 +145,33 @@ impl Blocks {
 
     /// A block for one holder. The caller has checked that there is one.
     fn take(&mut self) -> Option<u32> {
-        let block = self.free.pop().or_else(|| self.prefixes.as_mut().and_then(PrefixTree::evict))?;
+        let block = self.free.pop().or_else(|| self.evict())?;
         self.holders[block as usize] = 1;
         Some(block)
+    }
+
+    /// The cached block that goes first; the snapshot after it goes with it.
+    fn evict(&mut self) -> Option<u32> {
+        let block = self.prefixes.as_mut()?.evict()?;
+        self.snapshots.remove(block);
+        Some(block)
+    }
+
+    /// How many of the blocks of `tokens` are in the tree, from the first on, of which `known` are known to be, the last
+    /// of them `parent`; and how many there are up to the last one with a snapshot. At least one token is left.
+    fn matching(&self, tokens: &[u32], known: usize, parent: Option<u32>, salt: u64) -> (usize, usize) {
+        let (mut matched, mut with_state, mut parent) = (known, known, parent);
+        while let Some(chunk) = chunk(tokens, matched, self.block_tokens) {
+            let last = tokens.len() <= (matched + 1) * self.block_tokens;
+            let found = self.prefixes.as_ref().and_then(|p| p.find(parent, salt, chunk));
+            let Some(block) = found.filter(|_| !last) else { break };
+            matched += 1;
+            if self.snapshots.has(block) {
+                with_state = matched;
+            }
+            parent = Some(block);
+        }
+        (matched, with_state)
     }
 
     /// Adds a holder to a cached block.
@@ -144,14 +217,19 @@ impl BlockTable {
     }
 
     /// Takes cached blocks that hold what comes next in `tokens`, of which `computed` are in this table's
-    /// blocks, all full ones shared. At least one token is left to be computed. Returns how many are in blocks now.
-    pub(crate) fn reuse(&mut self, tokens: &[u32], computed: usize, salt: u64) -> usize {
+    /// blocks, all full ones shared. At least one token is left to be computed. Where there are recurrent states, blocks
+    /// are taken up to the last one that a state is known after: without it, those that follow are of no use.
+    pub(crate) fn reuse(&mut self, tokens: &[u32], computed: usize, salt: u64) -> Reuse {
         let mut pool = self.pool.0.borrow_mut();
         let block_tokens = pool.block_tokens;
         if computed / block_tokens != self.shared {
-            return computed;
+            return Reuse { computed, matched: computed, state: None };
         }
-        while let Some(chunk) = chunk(tokens, self.shared, block_tokens) {
+        let recurrent = pool.snapshots.slots().total() > 0;
+        let before = self.shared;
+        let (matched, most) =
+            if recurrent { pool.matching(tokens, before, self.parent(), salt) } else { (0, usize::MAX) };
+        while let Some(chunk) = chunk(tokens, self.shared, block_tokens).filter(|_| self.shared < most) {
             let last = tokens.len() <= (self.shared + 1) * block_tokens;
             let found = pool.prefixes.as_ref().and_then(|p| p.find(self.parent(), salt, chunk));
             let Some(block) = found.filter(|_| !last) else { break };
@@ -162,7 +240,53 @@ impl BlockTable {
             }
             self.shared += 1;
         }
-        computed.max(self.shared * block_tokens)
+        let found = self.parent().filter(|_| self.shared > before);
+        let computed = computed.max(self.shared * block_tokens);
+        let state = found.and_then(|block| pool.snapshots.hold(block));
+        Reuse { computed, matched: computed.max(matched * block_tokens), state }
+    }
+
+    /// A state for a snapshot after the first `computed` tokens, whose last block must be in the tree; none if there is
+    /// such a snapshot, or no state can be had for it. The snapshot after the block `rolling` may become it.
+    pub(crate) fn snapshot_slot(
+        &self,
+        computed: usize,
+        worth: Worth,
+        rolling: Option<u32>,
+    ) -> Option<StateSlot> {
+        let block = self.ending_at(computed)?;
+        let snapshots = &mut self.pool.0.borrow_mut().snapshots;
+        if snapshots.has(block) {
+            snapshots.touch(block, worth);
+            return None;
+        }
+        rolling.and_then(|block| snapshots.take_rolling(block)).or_else(|| snapshots.slot_for(worth))
+    }
+
+    /// Keeps a state as that after the first `computed` tokens, and returns the last block of those; frees the state if
+    /// that block is not in the tree.
+    pub(crate) fn keep_state(&self, computed: usize, slot: StateSlot, worth: Worth) -> Option<u32> {
+        let block = self.ending_at(computed)?;
+        self.pool.0.borrow_mut().snapshots.insert(block, slot, worth);
+        Some(block)
+    }
+
+    /// Takes away the snapshot after the first `computed` tokens.
+    pub(crate) fn take_snapshot(&self, computed: usize) -> Option<StateSlot> {
+        let block = self.ending_at(computed)?;
+        self.pool.0.borrow_mut().snapshots.remove(block)
+    }
+
+    /// A recurrent state, at the cost of a snapshot if need be.
+    pub(crate) fn take_state(&self) -> Option<StateSlot> {
+        self.pool.take_state()
+    }
+
+    /// The block in the tree whose last token is the `computed`-th.
+    fn ending_at(&self, computed: usize) -> Option<u32> {
+        let block_tokens = self.pool.block_tokens();
+        let index = (computed / block_tokens).checked_sub(1)?;
+        (computed.is_multiple_of(block_tokens) && index < self.shared).then(|| self.blocks[index])
     }
 
     /// Adds the full blocks of the first `computed` of `tokens` to the prefix cache. Where the cache has an equal
@@ -266,7 +390,7 @@ mod tests {
                         let tokens: Vec<u32> = (0..n).map(|p| token(text, p)).collect();
                         let salt = u64::from(text == 2);
                         let mut table = pool.table();
-                        let computed = table.reuse(&tokens, 0, salt);
+                        let computed = table.reuse(&tokens, 0, salt).computed;
                         prop_assert!(computed == 0 || computed < n);
                         prop_assert_eq!(computed, table.blocks().len() * block_tokens);
                         all.push(Held { tokens, computed, salt, table });
@@ -320,7 +444,7 @@ mod tests {
 
     fn fill(pool: &BlockPool, tokens: &[u32]) -> usize {
         let mut table = pool.table();
-        let reused = table.reuse(tokens, 0, 0);
+        let reused = table.reuse(tokens, 0, 0).computed;
         table.grow_to(tokens.len()).unwrap();
         table.share(tokens, tokens.len(), 0);
         reused

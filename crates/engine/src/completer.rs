@@ -81,25 +81,27 @@ impl Completer {
             running.computed += rows;
             return Ok(Completed { tokens: 0, next: Next::Continue });
         }
-        let outcome = self.sample(running, sampled_rows, speculator, now);
+        let outcome = self.sample(running, rows, sampled_rows, speculator, now);
         self.meter.charge(&mut running.sequence, clock(), &self.counters.times);
         outcome
     }
 
-    /// Samples a token from each of `rows` until one is not what was proposed there, or ends the answer.
+    /// Samples a token from each of `logits` until one is not what was proposed there, or ends the answer. `rows` of the
+    /// sequence were computed.
     fn sample<'a>(
         &mut self,
         running: &mut Running<Sequence>,
-        mut rows: impl Iterator<Item = &'a [f32]>,
+        rows: usize,
+        mut logits: impl Iterator<Item = &'a [f32]>,
         speculator: &mut Speculator,
         now: Duration,
     ) -> Result<Completed, Error> {
-        let Running { sequence, table, computed, speculation, .. } = running;
+        let Running { sequence, table, computed, speculation, state, .. } = running;
         let proposal = std::mem::take(&mut speculation.proposal);
         let (mut tokens, mut accepted) = (0, 0);
         let mut next = if !sequence.is_prompt_done() { self.end_prompt(sequence) } else { Next::Continue };
         while next == Next::Continue {
-            let logits = rows.next().ok_or_else(|| Error::Model("fewer logits than rows".into()))?;
+            let logits = logits.next().ok_or_else(|| Error::Model("fewer logits than rows".into()))?;
             next = sequence.advance(logits, self.vocabulary.as_ref(), &mut self.scratch, now)?;
             self.counters.generated_tokens.fetch_add(1, Relaxed);
             tokens += 1;
@@ -108,12 +110,17 @@ impl Completer {
             }
             accepted += 1;
         }
-        *computed = sequence.tokens.len() - 1;
+        let known = sequence.tokens.len() - 1;
+        *computed = match state {
+            Some(state) => state.settle(*computed, rows, known),
+            None => known,
+        };
         speculator.verified(speculation, &proposal, accepted, sequence.tokens.len());
         if !proposal.is_empty() {
             table.shrink_to(*computed);
             self.counters.proposed_tokens.fetch_add(proposal.len() as u64, Relaxed);
             self.counters.accepted_tokens.fetch_add(accepted as u64, Relaxed);
+            self.counters.replayed_tokens.fetch_add((known - *computed) as u64, Relaxed);
             self.watch.verified(proposal.len(), accepted);
         }
         Ok(Completed { tokens, next })

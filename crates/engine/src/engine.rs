@@ -89,8 +89,8 @@ impl Engine {
     /// Starts an engine over a model, on a thread of its own, on a device that it may share with others. A `draft` is a
     /// smaller model that goes ahead and whose guesses `model` verifies.
     ///
-    /// # Errors When the device has no memory left for the KV cache or the buffers, when draft and model do not have
-    /// the same vocabulary, or as [`Engine::start_forward_on`].
+    /// # Errors When the device has no memory left for the KV cache, a recurrent state or the buffers, when draft and
+    /// model do not have the same vocabulary, or as [`Engine::start_forward_on`].
     pub fn start_on(
         device: &Device,
         model: Arc<Model>,
@@ -227,7 +227,7 @@ fn shape(forward: &impl Forward, limits: &Limits) -> Result<Shape, Error> {
             "a context of {context} tokens needs as many KV slots and at least 2; there are {room}"
         )));
     }
-    Ok(Shape { vocab: forward.vocab(), context, blocks, block_tokens })
+    Ok(Shape { vocab: forward.vocab(), context, blocks, block_tokens, states: forward.states() })
 }
 
 /// Steps until the inbox is closed and everything is answered, or a drain has run out of time.

@@ -2,6 +2,8 @@
 //!
 //! The model keeps the tokens it is given in its KV slots and takes its logits from a hash of all tokens of the
 //! sequence as it finds them through the block table. So a block that is lost, shared or overwritten changes the text.
+//! With recurrent states, each is a chain of hashes over the tokens that it has taken, and a state that is not that of the
+//! tokens in the blocks is an error.
 
 use std::sync::Arc;
 
@@ -23,8 +25,38 @@ pub struct FakeModel {
     pub habit: f32,
     /// Whether a token in a prompt counts as another than the same one in an answer: as [`FakeModel::in_prompt`] of it.
     pub prefill_numerics_differ: bool,
+    states: Vec<FakeState>,
     slots: Vec<u32>,
     logits: Vec<f32>,
+}
+
+/// A recurrent state: how many tokens it has taken, and a hash of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct FakeState {
+    tokens: usize,
+    hash: u64,
+}
+
+impl FakeState {
+    /// The state after one more token.
+    fn after(self, token: u32) -> FakeState {
+        let hash = (self.hash ^ u64::from(token)).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+        FakeState { tokens: self.tokens + 1, hash: hash.wrapping_add(0x9e37_79b9) }
+    }
+}
+
+/// Moves a sequence's recurrent state on by the token at `position`.
+fn recur(states: &mut [FakeState], state: u32, position: usize, token: u32) -> Result<(), String> {
+    let known = states.len();
+    if known == 0 {
+        return Ok(());
+    }
+    let state = states.get_mut(state as usize).ok_or_else(|| format!("state {state} of {known}"))?;
+    if state.tokens != position {
+        return Err(format!("a state after {} tokens at position {position}", state.tokens));
+    }
+    *state = state.after(token);
+    Ok(())
 }
 
 impl FakeModel {
@@ -38,9 +70,18 @@ impl FakeModel {
             block_tokens,
             habit: 0.0,
             prefill_numerics_differ: false,
+            states: Vec::new(),
             slots,
             logits: Vec::new(),
         }
+    }
+
+    /// The same model with `states` recurrent states.
+    #[must_use]
+    pub fn with_states(mut self, states: usize) -> FakeModel {
+        // Of no sequence, until it is cleared or copied onto.
+        self.states = vec![FakeState { tokens: usize::MAX, hash: 0 }; states];
+        self
     }
 
     /// The value that stands for `token` in a prompt, in models that distinguish prompts from answers.
@@ -96,6 +137,18 @@ impl Forward for FakeModel {
         self.prefill_numerics_differ
     }
 
+    fn states(&self) -> usize {
+        self.states.len()
+    }
+
+    fn clear_state(&mut self, state: u32) {
+        self.states[state as usize] = FakeState::default();
+    }
+
+    fn copy_state(&mut self, from: u32, to: u32) {
+        self.states[to as usize] = self.states[from as usize];
+    }
+
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
         self.logits.clear();
         let mut covered = 0;
@@ -113,10 +166,15 @@ impl Forward for FakeModel {
                 let position = sequence.first_position + row - sequence.rows.start;
                 let at = slot(position).ok_or_else(|| format!("no block for position {position}"))?;
                 let prompt = self.prefill_numerics_differ && row >= rows.decode_rows;
-                self.slots[at] =
-                    if prompt { FakeModel::in_prompt(rows.tokens[row]) } else { rows.tokens[row] };
+                let token = if prompt { FakeModel::in_prompt(rows.tokens[row]) } else { rows.tokens[row] };
+                self.slots[at] = token;
+                recur(&mut self.states, sequence.state, position, token)?;
                 if wanted.next_if_eq(&row).is_some() {
                     let seen: Vec<u32> = (0..=position).filter_map(slot).map(|at| self.slots[at]).collect();
+                    let chain = seen.iter().fold(FakeState::default(), |state, token| state.after(*token));
+                    if self.states.get(sequence.state as usize).is_some_and(|state| *state != chain) {
+                        return Err(format!("the state at position {position} is of other tokens"));
+                    }
                     FakeModel::logits_by_habit(&seen, self.vocab, self.habit, &mut self.logits);
                 }
             }
@@ -167,6 +225,18 @@ where
 
     fn prefill_numerics_differ(&self) -> bool {
         self.model.prefill_numerics_differ
+    }
+
+    fn states(&self) -> usize {
+        self.model.states()
+    }
+
+    fn clear_state(&mut self, state: u32) {
+        self.model.clear_state(state);
+    }
+
+    fn copy_state(&mut self, from: u32, to: u32) {
+        self.model.copy_state(from, to);
     }
 
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {

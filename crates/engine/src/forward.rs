@@ -17,7 +17,7 @@ pub struct Rows<'a> {
     pub decode_rows: usize,
 }
 
-/// A model with its KV cache.
+/// A model with its KV cache, and with its recurrent states if it has recurrent layers.
 pub trait Forward: Send {
     /// Number of logits a row.
     fn vocab(&self) -> usize;
@@ -32,8 +32,17 @@ pub trait Forward: Send {
     fn prefill_numerics_differ(&self) -> bool {
         false
     }
+    /// Number of recurrent states; they are numbered from 0. 0 for a model without recurrent layers.
+    fn states(&self) -> usize {
+        0
+    }
+    /// Sets a recurrent state to that of a sequence without tokens.
+    fn clear_state(&mut self, _state: u32) {}
+    /// Copies a recurrent state onto another.
+    fn copy_state(&mut self, _from: u32, _to: u32) {}
     /// Computes the rows, writes their KV cache, returns logits `[want.len(), vocab]`. A row's result depends on its
-    /// own sequence and on which of its tokens were generated, never on the rows around it.
+    /// own sequence and on which of its tokens were generated, never on the rows around it. Changes the recurrent state
+    /// of each sequence to that after its last row.
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String>;
 }
 

@@ -53,6 +53,7 @@ pub(crate) struct Shape {
     pub(crate) context: usize,
     pub(crate) blocks: usize,
     pub(crate) block_tokens: usize,
+    pub(crate) states: usize,
 }
 
 /// Closes the inbox when the last handle goes.
@@ -147,6 +148,7 @@ impl Handle {
         self.shared.counters.snapshot(
             shape.blocks,
             shape.block_tokens,
+            shape.states,
             shape.context,
             self.shared.inbox.now(),
         )

@@ -31,6 +31,9 @@ mod pace;
 mod params;
 mod prefix;
 mod queue;
+mod recurrent;
+#[cfg(test)]
+mod recurrent_tests;
 mod request;
 mod running;
 mod sample;
@@ -38,8 +41,10 @@ mod scheduler;
 mod sequence;
 #[cfg(test)]
 mod simulator;
+mod snapshots;
 mod speculate;
 mod speed;
+mod states;
 mod stats;
 mod step;
 mod times;

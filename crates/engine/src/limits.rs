@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use kernels::KvDtype;
 
+use crate::recurrent::SnapshotSpacing;
+
 /// Limits of an engine, which bound all of its memory.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -19,6 +21,9 @@ pub struct Limits {
     pub kv_bytes: u64,
     /// Storage type of the KV cache; none is the fastest for the tier.
     pub kv_dtype: Option<KvDtype>,
+    /// Memory for the recurrent states of a model that has such, bytes: those of running requests, which take what they
+    /// need, and snapshots for requests with the same prefix and for speculation. 0 is enough for `max_running` of each.
+    pub state_bytes: u64,
     /// Most prompt rows in one step.
     pub prefill_chunk: usize,
     /// Longest time between two tokens of a running answer while prompts are prefilled.
@@ -62,6 +67,7 @@ impl Default for Limits {
             context: 0,
             kv_bytes: 0,
             kv_dtype: None,
+            state_bytes: 0,
             prefill_chunk: 256,
             max_stall: Duration::from_millis(100),
             prefix_cache: true,
@@ -80,7 +86,21 @@ impl Limits {
             max_stall: self.max_stall,
             speculation: self.speculation,
             prompt_logits: PROMPT_LOGIT_ROWS,
+            snapshots: SNAPSHOT_SPACING,
         }
+    }
+
+    /// How many recurrent states of `bytes` bytes each the engine keeps; 0 for a model without. Fewer than 1 is an
+    /// error of [`Engine::start_on`](crate::Engine::start_on), fewer than `max_running` means that fewer requests run
+    /// at once.
+    pub fn states(&self, bytes: u64) -> usize {
+        match (bytes, self.state_bytes) {
+            (0, _) => 0,
+            (_, 0) if self.prefix_cache || self.speculation.tokens > 0 => self.max_running.saturating_mul(2),
+            (_, 0) => self.max_running,
+            (bytes, all) => usize::try_from(all / bytes).unwrap_or(usize::MAX),
+        }
+        .min(MAX_STATES)
     }
 
     /// Most rows of one step: what the model's buffers are sized for.
@@ -129,6 +149,14 @@ impl Default for Speculation {
 /// fewer rows the weights would be read more often than arithmetic needs.
 pub(crate) const PROMPT_LOGIT_ROWS: usize = 32;
 
+/// Most recurrent states of an engine, whatever memory there is: numbers below `u32::MAX`, which means none.
+const MAX_STATES: usize = 1 << 20;
+
+/// [`StepBounds::snapshots`] of an engine. An interval of 512 tokens takes seconds to compute and its snapshot
+/// milliseconds to copy. Where a step of its own is needed, that takes as long as some 16 rows of a prompt, so that a
+/// snapshot that spares fewer than 64 is worth little.
+const SNAPSHOT_SPACING: SnapshotSpacing = SnapshotSpacing { every: 512, least: 64 };
+
 /// How much fits in a step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepBounds {
@@ -140,9 +168,17 @@ pub(crate) struct StepBounds {
     pub(crate) speculation: Speculation,
     /// Most rows with logits for the log-probabilities of prompts, at least 1.
     pub(crate) prompt_logits: usize,
+    /// Distances between snapshots of recurrent states.
+    pub(crate) snapshots: SnapshotSpacing,
 }
 
 impl StepBounds {
+    /// The same bounds for a model with `states` recurrent states, of which each running sequence has one; 0 for a model
+    /// without.
+    pub(crate) fn with_states(self, states: usize) -> StepBounds {
+        if states == 0 { self } else { StepBounds { max_running: self.max_running.min(states), ..self } }
+    }
+
     /// Most rows a step can have.
     pub(crate) fn max_rows(&self) -> usize {
         // Steps with prefill rows have no proposals.

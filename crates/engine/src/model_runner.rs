@@ -1,9 +1,9 @@
-//! Runs a model: its weights, its KV cache and its buffers, on a device.
+//! Runs a model: its weights, its KV cache, its recurrent states and its buffers, on a device.
 
 use std::sync::Arc;
 
-use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape};
-use model::{Batch, Model, Scratch};
+use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, StateShape};
+use model::{Batch, Model, Scratch, Spec};
 
 use crate::{Device, Error, Forward, Limits, MemoryKind, Reservation, Rows, Threads};
 
@@ -14,7 +14,7 @@ pub(crate) struct ModelRunner {
     kv: KvPool,
     scratch: Scratch,
     /// Reservations of the two fields above; released after them.
-    _memory: [Reservation; 2],
+    _memory: [Reservation; 3],
     context: usize,
     /// Of the whole pool, and how many of them work at which step.
     all_threads: usize,
@@ -22,7 +22,7 @@ pub(crate) struct ModelRunner {
 }
 
 impl ModelRunner {
-    /// Reserves and allocates the KV cache and buffers for steps within `limits`, for the engine called `owner`.
+    /// Reserves and allocates the KV cache, recurrent states and buffers for steps within `limits`, for the engine called `owner`.
     pub(crate) fn new(
         model: Arc<Model>,
         device: &Device,
@@ -39,10 +39,12 @@ impl ModelRunner {
                 usize::try_from(limits.kv_bytes / shape.block_bytes().max(1) as u64).unwrap_or(usize::MAX);
             shape.blocks = paid.min(most).min(u32::MAX as usize);
         }
-        ModelRunner::with_shape(model, device, owner, limits, shape, context, limits.max_logit_rows())
+        let states = states(spec, device, owner, limits)?;
+        ModelRunner::with_shape(model, device, owner, limits, shape, states, context, limits.max_logit_rows())
     }
 
-    /// A runner of a draft model: on the same device, with KV blocks for as many tokens.
+    /// A runner of a draft model: on the same device, with KV blocks for as many tokens, and with two recurrent states
+    /// for each running sequence: before its proposed tokens, and after them.
     pub(crate) fn draft(
         &self,
         model: Arc<Model>,
@@ -51,8 +53,9 @@ impl ModelRunner {
         limits: &Limits,
     ) -> Result<ModelRunner, Error> {
         let shape = model.spec.kv_shape(self.kv.shape().blocks, self.kv.shape().dtype);
+        let states = model.spec.state_shape(limits.max_running.saturating_mul(2));
         let context = self.context.min(model.spec.context);
-        ModelRunner::with_shape(model, device, owner, limits, shape, context, limits.max_running)
+        ModelRunner::with_shape(model, device, owner, limits, shape, states, context, limits.max_running)
     }
 
     fn with_shape(
@@ -61,6 +64,7 @@ impl ModelRunner {
         owner: &str,
         limits: &Limits,
         shape: KvShape,
+        states: StateShape,
         context: usize,
         logit_rows: usize,
     ) -> Result<ModelRunner, Error> {
@@ -72,15 +76,37 @@ impl ModelRunner {
         let memory = device.memory();
         let kv_memory = memory.reserve(owner, MemoryKind::KvCache, kv_bytes);
         let kv_memory = kv_memory.map_err(|full| refused("KV cache", &full))?;
+        let state_memory = memory.reserve(owner, MemoryKind::State, states.bytes());
+        let state_memory = state_memory.map_err(|full| refused("recurrent states", &full))?;
         let scratch_memory = memory.reserve(owner, MemoryKind::Scratch, scratch_bytes);
         let scratch_memory = scratch_memory.map_err(|full| refused("buffers", &full))?;
-        let kv = KvPool::new(shape).map_err(|error| refused("KV cache", &error))?;
+        let kv = KvPool::with_states(shape, states).map_err(|error| refused("KV cache", &error))?;
         let scratch = Scratch::new(&model.spec, limits.max_rows(), logit_rows);
         let compute = device.compute().clone();
         let (all_threads, threads) = (compute.pool.threads(), limits.threads);
-        let _memory = [kv_memory, scratch_memory];
+        let _memory = [kv_memory, state_memory, scratch_memory];
         Ok(ModelRunner { model, compute, kv, scratch, _memory, context, all_threads, threads })
     }
+}
+
+/// The recurrent states within `limits`, as many as the device has memory for.
+fn states(spec: &Spec, device: &Device, owner: &str, limits: &Limits) -> Result<StateShape, Error> {
+    let each = spec.state_shape(1).bytes();
+    if each == 0 {
+        return Ok(spec.state_shape(0));
+    }
+    let (wanted, free) = (limits.states(each), device.memory().free());
+    let states = wanted.min(usize::try_from(free / each).unwrap_or(usize::MAX));
+    if states == 0 {
+        let limit = if wanted == 0 { limits.state_bytes } else { free };
+        return Err(Error::Start(format!(
+            "one recurrent state of {owner} takes {each} bytes, the limit for all of them is {limit} bytes"
+        )));
+    }
+    if states < wanted.min(limits.max_running) {
+        tracing::warn!(%owner, states, wanted, "memory for recurrent states bounds the requests that run at once");
+    }
+    Ok(spec.state_shape(states))
 }
 
 impl Forward for ModelRunner {
@@ -102,6 +128,18 @@ impl Forward for ModelRunner {
 
     fn prefill_numerics_differ(&self) -> bool {
         self.compute.prompt_tiles && self.model.prefill_numerics_differ()
+    }
+
+    fn states(&self) -> usize {
+        self.kv.states().shape().states
+    }
+
+    fn clear_state(&mut self, state: u32) {
+        self.kv.states_mut().clear(state);
+    }
+
+    fn copy_state(&mut self, from: u32, to: u32) {
+        self.kv.states_mut().copy(from, to);
     }
 
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {

@@ -1,11 +1,13 @@
-//! A running sequence: its KV blocks, and its rows of the current step.
+//! A running sequence: its KV blocks, its recurrent state, and its rows of the current step.
 
 use std::ops::Range;
 
-use crate::Caller;
 use crate::blocks::BlockTable;
 use crate::queue::QueueRank;
+use crate::recurrent::LiveState;
+use crate::snapshots::Worth;
 use crate::speculate::guess::SpeculationState;
+use crate::{Caller, Forward};
 
 /// The scheduler's view of a sequence.
 pub(crate) trait SchedulerSequence {
@@ -45,6 +47,8 @@ pub(crate) struct Running<S> {
     pub(crate) rows: usize,
     /// Proposed tokens, and the acceptance of proposals so far.
     pub(crate) speculation: SpeculationState,
+    /// The recurrent state; none for a model without recurrent layers.
+    pub(crate) state: Option<LiveState>,
 }
 
 /// Rows that still fit into a step.
@@ -56,9 +60,14 @@ pub(crate) struct StepBudget {
 }
 
 impl<S: SchedulerSequence> Running<S> {
-    /// Tokens not yet computed; 1 while the sequence decodes.
+    /// Tokens not yet computed; while the sequence decodes 1, and those that have to be computed again.
     pub(crate) fn uncomputed(&self) -> usize {
         self.sequence.tokens().len() - self.computed
+    }
+
+    /// Tokens of the answer that have to be computed again, as proposed tokens after them were wrong.
+    pub(crate) fn replays(&self) -> usize {
+        self.state.as_ref().map_or(0, LiveState::replays)
     }
 
     /// Whether the sequence's rows in this step are decode rows; a step never mixes them with prefill rows.
@@ -66,9 +75,9 @@ impl<S: SchedulerSequence> Running<S> {
         self.computed >= self.sequence.prompt_len()
     }
 
-    /// Whether the sequence's rows are of a prompt, or of recomputed tokens.
+    /// Whether the sequence's rows are of a prompt, or recomputed after a preemption.
     pub(crate) fn is_prefill(&self) -> bool {
-        self.uncomputed() > 1
+        self.uncomputed() > 1 + self.replays()
     }
 
     /// Positions that the rows of a prompt attend to in this step, in sum.
@@ -99,31 +108,116 @@ impl<S: SchedulerSequence> Running<S> {
         };
         let alike =
             if self.is_generated() { self.uncomputed() } else { self.sequence.prompt_len() - self.computed };
-        self.rows = most.min(alike).min(budget.rows);
+        self.rows = most.min(alike).min(budget.rows).min(self.rows_to_boundary());
         budget.rows -= self.rows;
         budget.logits -= self.scored_rows().len();
+    }
+
+    /// Most rows that do not pass a place where a snapshot of the recurrent state is wanted.
+    fn rows_to_boundary(&self) -> usize {
+        let Some(state) = &self.state else { return usize::MAX };
+        let shareable = self.sequence.shareable_tokens().len();
+        state.next_boundary(self.computed, self.sequence.prompt_len(), shareable) - self.computed
+    }
+
+    /// Most tokens worth proposing for the sake of the recurrent state: none while others have to be computed again, and
+    /// none past the end of a block, where a snapshot is taken.
+    pub(crate) fn proposal_room(&self) -> usize {
+        let Some(state) = &self.state else { return usize::MAX };
+        if state.replays() > 0 { 0 } else { state.rows_to_block_end(self.computed) - 1 }
+    }
+
+    /// Finds a state to save the recurrent state in before proposed tokens; true if there is one, or no need for it.
+    pub(crate) fn find_state_to_save_in(&mut self) -> bool {
+        let Some(state) = &mut self.state else { return true };
+        self.table.take_state().map(|slot| state.save_in(slot)).is_some()
+    }
+
+    /// Makes the recurrent state what it has to be before the planned rows. Returns the tokens that a snapshot spared,
+    /// if one was copied.
+    pub(crate) fn prepare_state<F: Forward>(&mut self, forward: &mut F) -> Option<usize> {
+        self.state.as_mut().filter(|_| self.rows > 0).and_then(|state| state.prepare(forward))
+    }
+
+    /// Takes a snapshot of the recurrent state, if one is wanted here.
+    pub(crate) fn take_snapshot<F: Forward>(&mut self, forward: &mut F) {
+        if let Some(state) = &mut self.state {
+            state.take_snapshot(&self.table, self.computed, forward);
+        }
+    }
+
+    /// Leaves the recurrent state to the prefix cache, if it is of use there as it is. The sequence ends or is preempted.
+    pub(crate) fn leave_state(&mut self) {
+        if let Some(slot) = self.state.take().and_then(LiveState::into_slot) {
+            self.table.keep_state(self.computed, slot, Worth::Kept);
+        }
     }
 
     /// Takes blocks of the sequence's text that other sequences have computed meanwhile.
     pub(crate) fn reuse_cached_blocks(&mut self) {
         let tokens = self.sequence.reusable();
-        let reached = self.table.reuse(tokens, self.computed, self.sequence.salt());
+        let found = self.table.reuse(tokens, self.computed, self.sequence.salt());
+        let reached = found.computed;
         self.sequence.reused(reached - self.computed);
+        if let Some(state) = &mut self.state {
+            state.continue_from(found, self.computed);
+        }
         self.computed = reached;
     }
 
-    /// Adds the sequence's full blocks to the prefix cache.
+    /// Adds the sequence's full blocks to the prefix cache, after a step with rows of it.
     pub(crate) fn share_blocks(&mut self) {
         let common = self.sequence.shareable_tokens();
         self.table.share(common, self.computed.min(common.len()), self.sequence.salt());
+        if let Some(state) = &mut self.state {
+            state.reached(self.computed, self.sequence.prompt_len());
+        }
     }
 
-    /// Whether `other` computes in this step what comes next here. The block is then there in the next step.
+    /// Whether `other` computes in this step what comes next here. The block is then there in the next step; with
+    /// recurrent states, a snapshot will be there some steps later.
     pub(crate) fn waits_for(&self, other: &Running<S>, block_tokens: usize) -> bool {
-        let end = (self.computed / block_tokens + 1) * block_tokens;
+        match &other.state {
+            None => {
+                let end = (self.computed / block_tokens + 1) * block_tokens;
+                (other.computed..other.computed + other.rows).contains(&(end - 1))
+                    && self.has_in_common(other, end)
+            }
+            Some(state) => {
+                let ahead = other.rows > 0 && other.computed >= self.computed;
+                ahead && state.branches_after(other.computed).any(|end| self.has_in_common(other, end))
+            }
+        }
+    }
+
+    /// Notes where the texts of two sequences part: the state there, once it is computed, serves both.
+    pub(crate) fn part(&mut self, other: &mut Running<S>, block_tokens: usize) {
+        if !other.is_prefill() || self.sequence.salt() != other.sequence.salt() {
+            return;
+        }
+        let (ours, theirs) = (self.sequence.reusable(), other.sequence.reusable());
+        let equal = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
+        // At least one token of each is left to be computed.
+        let common = equal.min(ours.len() - 1).min(theirs.len() - 1);
+        let at = common / block_tokens * block_tokens;
+        for running in [self, other] {
+            if let Some(state) = running.state.as_mut().filter(|_| running.computed < at) {
+                state.parts_at(at);
+            }
+        }
+    }
+
+    /// Ends the rows of this step where a snapshot is wanted, if that was not known when they were planned.
+    pub(crate) fn stop_at_boundary(&mut self, budget: &mut StepBudget) {
+        let rows = self.rows.min(self.rows_to_boundary());
+        budget.rows += self.rows - rows;
+        self.rows = rows;
+    }
+
+    /// Whether the first `end` tokens of both are the same, and more follow here.
+    fn has_in_common(&self, other: &Running<S>, end: usize) -> bool {
         let (own, others) = (self.sequence.reusable(), other.sequence.shareable_tokens());
         end < own.len()
-            && (other.computed..other.computed + other.rows).contains(&(end - 1))
             && self.sequence.salt() == other.sequence.salt()
             && others.get(..end) == Some(&own[..end])
     }

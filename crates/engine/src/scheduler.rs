@@ -10,6 +10,10 @@
 //! as its blocks are not cached). The first sequence always proceeds, and no sequence is longer than the pool, so this
 //! ends. Recomputing changes no text, as a row's result does not depend on its batch.
 //!
+//! A sequence of a model with recurrent layers also has a state ([`LiveState`]), which each row changes. Its cached blocks
+//! are of use as far as a snapshot of the state is known, so its rows end where a snapshot is wanted: where a prompt ends,
+//! where texts part, at intervals.
+//!
 //! A prompt with log-probabilities is prefilled in chunks of at most [`crate::limits::PROMPT_LOGIT_ROWS`] rows, as each
 //! row has logits. Cached blocks of such a prompt are not used before its logits were computed.
 //!
@@ -19,11 +23,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::Priority;
-use crate::blocks::BlockPool;
+use crate::blocks::{BlockPool, BlockTable, Reuse};
 use crate::device::turns::Urgency;
 use crate::limits::StepBounds;
 use crate::pace::{Pace, StepWork};
 use crate::queue::{AGING, FairShares, QueueRank};
+use crate::recurrent::{LiveState, SnapshotRules};
 use crate::running::{Running, SchedulerSequence, StepBudget};
 use crate::speculate::guess::SpeculationState;
 use crate::speed::SpeedGauges;
@@ -37,6 +42,7 @@ pub(crate) struct Scheduler<S> {
     pub(crate) pace: Pace,
     pool: BlockPool,
     bounds: StepBounds,
+    rules: SnapshotRules,
 }
 
 /// Totals of a planned step.
@@ -44,11 +50,16 @@ pub(crate) struct Scheduler<S> {
 pub(crate) struct Plan {
     /// Rows in all; 0 only if there is nothing to do.
     pub(crate) rows: usize,
-    /// Decode rows among `rows`.
+    /// Sequences with decode rows.
     pub(crate) decoding: usize,
+    /// Decode rows among `rows`: one of each of them, and those computed again.
+    pub(crate) decode_rows: usize,
     /// Sequences that lost their blocks and went back to the queue.
     pub(crate) preempted: usize,
 }
+
+/// All recurrent states are in use, or about to be.
+struct NoState;
 
 impl<S: SchedulerSequence> Scheduler<S> {
     pub(crate) fn new(pool: BlockPool, bounds: StepBounds) -> Scheduler<S> {
@@ -57,6 +68,7 @@ impl<S: SchedulerSequence> Scheduler<S> {
             running: Vec::with_capacity(bounds.max_running),
             shares: FairShares::default(),
             pace: Pace::new(bounds.max_rows(), bounds.max_stall),
+            rules: SnapshotRules { spacing: bounds.snapshots, block_tokens: pool.block_tokens() },
             pool,
             bounds,
         }
@@ -75,7 +87,8 @@ impl<S: SchedulerSequence> Scheduler<S> {
         let mut plan = Plan::default();
         self.make_place(&mut plan.preempted, now);
         plan.decoding = self.plan_decode(&mut plan.preempted);
-        let budget = self.plan_prefill(plan.decoding, now, foreign_stall);
+        plan.decode_rows = self.rows();
+        let budget = self.plan_prefill(plan.decode_rows, now, foreign_stall);
         self.admit(budget, now);
         plan.rows = self.rows();
         plan
@@ -99,12 +112,18 @@ impl<S: SchedulerSequence> Scheduler<S> {
         work
     }
 
-    /// One row of each that decodes, the first ones first; preempts from the other end for blocks.
+    /// One row of each that decodes, and what it has to compute again, the first ones first; preempts from the other end
+    /// for blocks.
     fn plan_decode(&mut self, preempted: &mut usize) -> usize {
         let (mut i, mut decoding) = (0, 0);
+        let mut replays_left = self.bounds.speculation.max_rows();
         while i < self.running.len() {
-            if self.running[i].uncomputed() == 1 && self.make_room(i, 1, preempted) {
-                self.running[i].rows = 1;
+            let running = &self.running[i];
+            let (rows, replays) = (running.uncomputed(), running.replays());
+            let plans = !running.is_prefill() && replays <= replays_left;
+            if plans && self.make_room(i, rows, preempted) {
+                self.running[i].rows = rows;
+                replays_left -= replays;
                 decoding += 1;
             }
             i += 1;
@@ -121,7 +140,7 @@ impl<S: SchedulerSequence> Scheduler<S> {
     ) -> StepBudget {
         let block_tokens = self.pool.block_tokens();
         let mut order: Vec<usize> =
-            (0..self.running.len()).filter(|i| self.running[*i].uncomputed() > 1).collect();
+            (0..self.running.len()).filter(|i| self.running[*i].is_prefill()).collect();
         for i in &order {
             self.running[*i].reuse_cached_blocks();
         }
@@ -151,7 +170,8 @@ impl<S: SchedulerSequence> Scheduler<S> {
         if decoding == 0 && foreign_stall.is_none() {
             return self.bounds.prefill_chunk;
         }
-        self.pace.prompt_rows(decoding, depth, foreign_stall).min(self.bounds.prefill_chunk)
+        let most = self.bounds.prefill_chunk.min(self.bounds.max_rows() - decoding);
+        self.pace.prompt_rows(decoding, depth, foreign_stall).min(most)
     }
 
     /// Urgency of the most urgent work.
@@ -193,7 +213,9 @@ impl<S: SchedulerSequence> Scheduler<S> {
     }
 
     fn preempt_last(&mut self, preempted: &mut usize) {
-        if let Some(Running { mut sequence, table, .. }) = self.running.pop() {
+        if let Some(mut running) = self.running.pop() {
+            running.leave_state();
+            let Running { mut sequence, table, .. } = running;
             drop(table);
             sequence.preempted();
             self.waiting.push_back(sequence);
@@ -228,28 +250,59 @@ impl<S: SchedulerSequence> Scheduler<S> {
             let next = &self.waiting[at];
             let (tokens, rank) = (next.tokens(), next.rank());
             let mut table = self.pool.table();
-            let computed = table.reuse(next.reusable(), 0, next.salt());
+            let found = table.reuse(next.reusable(), 0, next.salt());
             let needed = self.pool.needed(tokens.len() + 1) - table.blocks().len();
             let reserve = self.running.len();
             if !self.running.is_empty() && needed + reserve > self.pool.free() {
                 return;
             }
-            let len = tokens.len();
+            let (len, computed) = (tokens.len(), found.computed);
             if table.grow_to(len).is_err() {
                 return;
             }
+            let Ok(state) = self.live_state(&table, found) else { return };
             let Some(mut sequence) = self.waiting.remove(at) else { return };
             self.shares.charge(&rank);
             sequence.reused(computed);
             let speculation = SpeculationState::default();
-            let mut admitted = Running { sequence, table, computed, rows: 0, speculation };
-            let block_tokens = self.pool.block_tokens();
-            if !self.running.iter().any(|other| admitted.waits_for(other, block_tokens)) {
-                admitted.plan_rows(&mut budget);
-            }
-            let priority = rank.caller.priority;
-            let place = self.running.partition_point(|r| r.sequence.caller().priority <= priority);
-            self.running.insert(place, admitted);
+            let admitted = Running { sequence, table, computed, rows: 0, speculation, state };
+            self.start(admitted, &mut budget);
         }
+    }
+
+    /// Plans the first rows of an admitted sequence, unless another computes in this step what it needs, and puts it
+    /// into its place.
+    fn start(&mut self, mut admitted: Running<S>, budget: &mut StepBudget) {
+        let block_tokens = self.pool.block_tokens();
+        if admitted.state.is_some() {
+            for other in &mut self.running {
+                admitted.part(other, block_tokens);
+                other.stop_at_boundary(budget);
+            }
+        }
+        if !self.running.iter().any(|other| admitted.waits_for(other, block_tokens)) {
+            admitted.plan_rows(budget);
+        }
+        let priority = admitted.sequence.caller().priority;
+        let place = self.running.partition_point(|r| r.sequence.caller().priority <= priority);
+        self.running.insert(place, admitted);
+    }
+
+    /// A recurrent state for a sequence with these blocks, if the model has such states.
+    fn live_state(&self, table: &BlockTable, mut found: Reuse) -> Result<Option<LiveState>, NoState> {
+        if self.pool.states() == 0 {
+            return Ok(None);
+        }
+        let rules = Some(self.rules).filter(|_| self.pool.has_prefix_cache());
+        if let Some(slot) = table.take_state() {
+            let mut state = LiveState::new(slot, rules);
+            state.continue_from(found, 0);
+            return Ok(Some(state));
+        }
+        // The only state that can be had may be the snapshot itself.
+        let computed = found.computed;
+        found.state = None;
+        let slot = table.take_snapshot(computed).filter(|slot| !slot.is_shared()).ok_or(NoState)?;
+        Ok(Some(LiveState::taken_over(slot, computed, rules)))
     }
 }

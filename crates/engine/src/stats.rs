@@ -31,6 +31,10 @@ pub struct Stats {
     pub kv_blocks_total: usize,
     /// Tokens a block holds.
     pub kv_block_tokens: usize,
+    /// Snapshots of recurrent states that the prefix cache keeps.
+    pub state_snapshots: usize,
+    /// Recurrent states there are, those of running requests included; 0 for a model without recurrent layers.
+    pub states_total: usize,
     /// Tokens that one request may have, answer included.
     pub context: usize,
     /// Prompt rows computed, those computed again after a preemption included.
@@ -39,6 +43,12 @@ pub struct Stats {
     pub prompt_tokens: u64,
     /// Prompt tokens found in the prefix cache.
     pub cached_tokens: u64,
+    /// Snapshots of recurrent states that requests went on from.
+    pub state_restores: u64,
+    /// Tokens that those spared: of prompts, and those computed before a preemption.
+    pub restored_tokens: u64,
+    /// Tokens computed again because a recurrent state was taken back after wrong proposals.
+    pub replayed_tokens: u64,
     /// Tokens generated.
     pub generated_tokens: u64,
     /// Steps computed.
@@ -114,9 +124,13 @@ pub(crate) struct Counters {
     pub(crate) requeued: AtomicUsize,
     pub(crate) kv_blocks_used: AtomicUsize,
     pub(crate) kv_blocks_cached: AtomicUsize,
+    pub(crate) state_snapshots: AtomicUsize,
     pub(crate) prefill_rows: AtomicU64,
     pub(crate) prompt_tokens: AtomicU64,
     pub(crate) cached_tokens: AtomicU64,
+    pub(crate) state_restores: AtomicU64,
+    pub(crate) restored_tokens: AtomicU64,
+    pub(crate) replayed_tokens: AtomicU64,
     pub(crate) generated_tokens: AtomicU64,
     pub(crate) steps: AtomicU64,
     pub(crate) preemptions: AtomicU64,
@@ -156,6 +170,7 @@ impl Counters {
         &self,
         blocks: usize,
         block_tokens: usize,
+        states: usize,
         context: usize,
         now: Duration,
     ) -> Stats {
@@ -171,10 +186,15 @@ impl Counters {
             kv_blocks_cached: self.kv_blocks_cached.load(Relaxed),
             kv_blocks_total: blocks,
             kv_block_tokens: block_tokens,
+            state_snapshots: self.state_snapshots.load(Relaxed),
+            states_total: states,
             context,
             prefill_rows: self.prefill_rows.load(Relaxed),
             prompt_tokens: self.prompt_tokens.load(Relaxed),
             cached_tokens: self.cached_tokens.load(Relaxed),
+            state_restores: self.state_restores.load(Relaxed),
+            restored_tokens: self.restored_tokens.load(Relaxed),
+            replayed_tokens: self.replayed_tokens.load(Relaxed),
             generated_tokens: self.generated_tokens.load(Relaxed),
             steps: self.steps.load(Relaxed),
             preemptions: self.preemptions.load(Relaxed),

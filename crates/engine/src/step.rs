@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use kernels::NO_STATE;
+
 use crate::blocks::BlockPool;
 use crate::completer::{Completer, LogitRows};
 use crate::device::EndedTurn;
@@ -12,6 +14,7 @@ use crate::device::turns::Urgency;
 use crate::inbox::Worker;
 use crate::limits::StepBounds;
 use crate::queue::QueueRank;
+use crate::recurrent::LiveState;
 use crate::running::{Running, SchedulerSequence};
 use crate::sample::SamplerScratch;
 use crate::scheduler::{Plan, Scheduler};
@@ -143,7 +146,9 @@ impl<F: Forward> EngineCore<F> {
         prefix_cache: bool,
     ) -> EngineCore<F> {
         let new_pool = if prefix_cache { BlockPool::with_prefix_cache } else { BlockPool::new };
-        let pool = new_pool(forward.blocks(), forward.block_tokens());
+        let states = forward.states();
+        let pool = new_pool(forward.blocks(), forward.block_tokens()).with_states(states);
+        let bounds = bounds.with_states(states);
         let mut scratch = SamplerScratch::new(forward.vocab(), forward.context());
         scratch.mask_worker.predicts = bounds.speculation.tokens > 0;
         EngineCore {
@@ -158,8 +163,14 @@ impl<F: Forward> EngineCore<F> {
     }
 
     #[cfg(test)]
-    pub(crate) fn draft_blocks_used(&self) -> usize {
-        self.speculator.draft_blocks_used()
+    pub(crate) fn draft_blocks_and_states_used(&self) -> (usize, usize) {
+        self.speculator.draft_blocks_and_states_used()
+    }
+
+    /// States that sequences and snapshots hold.
+    #[cfg(test)]
+    pub(crate) fn states_used(&self) -> usize {
+        self.scheduler.pool().states_used()
     }
 
     /// Begins to wait for a turn, if there is something to do: drops what is cancelled or overdue and returns how
@@ -191,7 +202,7 @@ impl<F: Forward> EngineCore<F> {
                 running.sequence.start(began);
             }
         }
-        let only_decodes = plan.decoding == plan.rows;
+        let only_decodes = plan.decode_rows == plan.rows;
         if only_decodes {
             self.speculator.propose(&mut self.scheduler.running, clock);
         }
@@ -235,13 +246,23 @@ impl<F: Forward> EngineCore<F> {
             completer.end(sequence, outcome, now);
             true
         };
-        scheduler.running.retain_mut(|running| !over(&mut running.sequence));
+        scheduler.running.retain_mut(|running| {
+            let over = over(&mut running.sequence);
+            if over {
+                running.leave_state();
+            }
+            !over
+        });
         scheduler.waiting.retain_mut(|sequence| !over(sequence));
     }
 
     /// Computes the planned rows and advances the sequences whose last row was computed. Returns the tokens generated.
     fn compute(&mut self, only_decodes: bool, clock: &dyn Fn() -> Duration, turn: &mut dyn Turn) -> usize {
         let EngineCore { forward, scheduler, completer, speculator, tokens, want, .. } = self;
+        for spared in scheduler.running.iter_mut().filter_map(|running| running.prepare_state(forward)) {
+            completer.counters.state_restores.fetch_add(1, Relaxed);
+            completer.counters.restored_tokens.fetch_add(spared as u64, Relaxed);
+        }
         let mut sequences = Vec::with_capacity(scheduler.running.len());
         let Layout { proposed, decode_rows, decode_logits } =
             lay_out(&scheduler.running, tokens, want, &mut sequences);
@@ -278,7 +299,10 @@ impl<F: Forward> EngineCore<F> {
                     running.share_blocks();
                     match completed.next {
                         Next::Continue => return true,
-                        Next::Finish(reason) => Ok(reason),
+                        Next::Finish(reason) => {
+                            running.leave_state();
+                            Ok(reason)
+                        }
                     }
                 }
                 Err(error) => Err(error),
@@ -286,6 +310,7 @@ impl<F: Forward> EngineCore<F> {
             completer.end(&mut running.sequence, outcome, now);
             false
         });
+        scheduler.running.iter_mut().for_each(|running| running.take_snapshot(forward));
         decoded
     }
 
@@ -306,6 +331,7 @@ impl<F: Forward> EngineCore<F> {
         counters.unbounded.store(all().filter(|s| !s.is_bounded()).count(), Relaxed);
         counters.kv_blocks_used.store(scheduler.pool().used(), Relaxed);
         counters.kv_blocks_cached.store(scheduler.pool().cached(), Relaxed);
+        counters.state_snapshots.store(scheduler.pool().snapshots(), Relaxed);
     }
 }
 
@@ -335,7 +361,8 @@ fn lay_out<'a>(
                 want.extend(tokens.len() - 1 - proposal.len()..tokens.len());
             }
             let (rows, blocks) = (first..tokens.len(), running.table.blocks());
-            sequences.push(SequenceRows::last(rows, computed, blocks));
+            let state = running.state.as_ref().map_or(NO_STATE, LiveState::number);
+            sequences.push(SequenceRows::last(rows, computed, blocks).with_state(state));
         }
         if generated {
             (layout.decode_rows, layout.decode_logits) = (tokens.len(), want.len());

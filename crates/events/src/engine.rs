@@ -18,6 +18,9 @@ pub(crate) struct EngineMetrics {
     waiting_tokens: Gauge,
     kv_usage: Share,
     kv_cached: Share,
+    state_snapshots: Gauge,
+    /// As [`STATE_TOTALS`].
+    state_totals: [SinceLoad; STATE_TOTALS.len()],
     preemptions: SinceLoad,
     prefix_queries: SinceLoad,
     prefix_hits: SinceLoad,
@@ -34,6 +37,21 @@ type Seconds = Counter<f64, AtomicU64>;
 
 /// What the machine's time goes for, as labels.
 const KINDS: [&str; 2] = ["prompt", "output"];
+
+/// Totals of recurrent states, as [`state_totals`] has them: names and helps.
+const STATE_TOTALS: [(&str, &str); 3] = [
+    ("gristmill_state_restores", "Snapshots of recurrent states that requests went on from"),
+    ("gristmill_state_restored_tokens", "Tokens that those snapshots spared"),
+    (
+        "gristmill_state_replayed_tokens",
+        "Tokens computed again, as a recurrent state was taken back after wrong proposals",
+    ),
+];
+
+/// The values of [`STATE_TOTALS`].
+fn state_totals(gauges: &Gauges) -> [u64; STATE_TOTALS.len()] {
+    [gauges.state_restores, gauges.state_restored_tokens, gauges.state_replayed_tokens]
+}
 
 /// A total that begins anew with each load, as a counter that goes on.
 struct SinceLoad {
@@ -88,6 +106,12 @@ impl EngineMetrics {
                 "gristmill_kv_cache_kept_perc",
                 "KV cache that no request holds and that is kept for equal prefixes; 1 is all of it",
             ),
+            state_snapshots: gauge(
+                f,
+                "gristmill_state_snapshots",
+                "Snapshots of recurrent states that are kept for equal prefixes",
+            ),
+            state_totals: STATE_TOTALS.map(|(name, help)| SinceLoad::new(f, name, help)),
             prefill_rows: SinceLoad::new(
                 f,
                 "gristmill_prefill_rows",
@@ -112,7 +136,7 @@ impl EngineMetrics {
     /// The engine's totals begin anew, as it was just started.
     pub(crate) fn begin(&self) {
         let totals = [&self.preemptions, &self.prefix_queries, &self.prefix_hits, &self.prefill_rows];
-        totals.into_iter().for_each(SinceLoad::begin);
+        totals.into_iter().chain(&self.state_totals).for_each(SinceLoad::begin);
         self.machine_last.iter().for_each(|last| last.store(0, Ordering::Relaxed));
     }
 
@@ -128,6 +152,7 @@ impl EngineMetrics {
         self.prefix_queries.set(gauges.prefix_queries);
         self.prefix_hits.set(gauges.prefix_hits);
         self.prefill_rows.set(gauges.prefill_rows);
+        self.state_totals.iter().zip(state_totals(gauges)).for_each(|(total, now)| total.set(now));
         let times = [gauges.prompt_time, gauges.output_time].into_iter().zip(&self.machine_last);
         for ((time, last), seconds) in times.zip(&self.machine) {
             let now = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -150,6 +175,7 @@ impl EngineMetrics {
         self.waiting_tokens.set(whole(gauges.waiting_tokens));
         self.kv_usage.set(share(gauges.kv_blocks_used));
         self.kv_cached.set(share(gauges.kv_blocks_cached));
+        self.state_snapshots.set(whole(gauges.state_snapshots));
         let memory = self.memory.iter().zip(gauges.memory.bytes());
         memory.for_each(|(gauge, bytes)| _ = gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX)));
     }

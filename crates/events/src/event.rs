@@ -349,6 +349,14 @@ pub struct Gauges {
     pub kv_blocks_cached: usize,
     /// KV blocks there are.
     pub kv_blocks_total: usize,
+    /// Snapshots of recurrent states that are kept for requests that begin alike.
+    pub state_snapshots: usize,
+    /// Snapshots that requests went on from since the load.
+    pub state_restores: u64,
+    /// Tokens that those spared, again after a preemption included.
+    pub state_restored_tokens: u64,
+    /// Tokens computed again since the load, as proposed tokens after them were wrong.
+    pub state_replayed_tokens: u64,
     /// Preemptions since the load.
     pub preemptions: u64,
     /// Prompt tokens that were looked up among the kept ones since the load.
@@ -372,6 +380,8 @@ pub struct ModelMemory {
     pub weights_bytes: u64,
     /// For KV blocks, those that are kept for equal prefixes included.
     pub kv_cache_bytes: u64,
+    /// For recurrent states, snapshots included.
+    pub state_bytes: u64,
     /// For what a step computes with.
     pub scratch_bytes: u64,
     /// For other caches.
@@ -380,11 +390,11 @@ pub struct ModelMemory {
 
 impl ModelMemory {
     /// Uses, as labels.
-    pub(crate) const USES: [&'static str; 4] = ["weights", "kv_cache", "scratch", "caches"];
+    pub(crate) const USES: [&'static str; 5] = ["weights", "kv_cache", "state", "scratch", "caches"];
 
     /// Bytes of each of [`ModelMemory::USES`].
     pub(crate) fn bytes(&self) -> [u64; ModelMemory::USES.len()] {
-        [self.weights_bytes, self.kv_cache_bytes, self.scratch_bytes, self.caches_bytes]
+        [self.weights_bytes, self.kv_cache_bytes, self.state_bytes, self.scratch_bytes, self.caches_bytes]
     }
 }
 
@@ -397,6 +407,10 @@ impl Gauges {
         self.kv_blocks_used += other.kv_blocks_used;
         self.kv_blocks_cached += other.kv_blocks_cached;
         self.kv_blocks_total += other.kv_blocks_total;
+        self.state_snapshots += other.state_snapshots;
+        self.state_restores += other.state_restores;
+        self.state_restored_tokens += other.state_restored_tokens;
+        self.state_replayed_tokens += other.state_replayed_tokens;
         self.preemptions += other.preemptions;
         self.prefix_queries += other.prefix_queries;
         self.prefix_hits += other.prefix_hits;
@@ -405,6 +419,7 @@ impl Gauges {
         self.output_time += other.output_time;
         self.memory.weights_bytes += other.memory.weights_bytes;
         self.memory.kv_cache_bytes += other.memory.kv_cache_bytes;
+        self.memory.state_bytes += other.memory.state_bytes;
         self.memory.scratch_bytes += other.memory.scratch_bytes;
         self.memory.caches_bytes += other.memory.caches_bytes;
     }

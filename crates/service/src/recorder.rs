@@ -247,6 +247,10 @@ fn of_engine(engine: &engine::Handle) -> Gauges {
         kv_blocks_used: stats.kv_blocks_used,
         kv_blocks_cached: stats.kv_blocks_cached,
         kv_blocks_total: stats.kv_blocks_total,
+        state_snapshots: stats.state_snapshots,
+        state_restores: stats.state_restores,
+        state_restored_tokens: stats.restored_tokens,
+        state_replayed_tokens: stats.replayed_tokens,
         preemptions: stats.preemptions,
         prefix_queries: stats.prompt_tokens,
         prefix_hits: stats.cached_tokens,
@@ -261,6 +265,7 @@ fn memory(used: MemoryUse) -> ModelMemory {
     ModelMemory {
         weights_bytes: used.weights,
         kv_cache_bytes: used.kv_cache,
+        state_bytes: used.state,
         scratch_bytes: used.scratch,
         caches_bytes: used.cache,
     }

@@ -25,6 +25,8 @@ pub enum MemoryKind {
     Weights,
     /// The KV cache.
     KvCache,
+    /// Recurrent states and their snapshots.
+    State,
     /// Buffers of the forward pass.
     Scratch,
     /// Whatever may be thrown away.
@@ -38,6 +40,8 @@ pub struct MemoryUse {
     pub weights: u64,
     /// KV caches, bytes.
     pub kv_cache: u64,
+    /// Recurrent states and their snapshots, bytes.
+    pub state: u64,
     /// Buffers of forward passes, bytes.
     pub scratch: u64,
     /// Other caches, bytes.
@@ -69,13 +73,14 @@ pub struct Reservation {
 impl MemoryUse {
     /// The whole budget, in bytes.
     pub fn total(&self) -> u64 {
-        self.weights + self.kv_cache + self.scratch + self.cache
+        self.weights + self.kv_cache + self.state + self.scratch + self.cache
     }
 
     fn of(&mut self, kind: MemoryKind) -> &mut u64 {
         match kind {
             MemoryKind::Weights => &mut self.weights,
             MemoryKind::KvCache => &mut self.kv_cache,
+            MemoryKind::State => &mut self.state,
             MemoryKind::Scratch => &mut self.scratch,
             MemoryKind::Cache => &mut self.cache,
         }
@@ -205,8 +210,8 @@ mod tests {
 
     use super::*;
 
-    const KINDS: [MemoryKind; 4] =
-        [MemoryKind::Weights, MemoryKind::KvCache, MemoryKind::Scratch, MemoryKind::Cache];
+    const KINDS: [MemoryKind; 5] =
+        [MemoryKind::Weights, MemoryKind::KvCache, MemoryKind::State, MemoryKind::Scratch, MemoryKind::Cache];
 
     #[test]
     fn what_does_not_fit_is_refused_with_its_numbers() {
@@ -253,7 +258,7 @@ mod tests {
         /// Against a plain list of what is held.
         #[test]
         fn the_sums_are_those_of_what_is_held(
-            acts in prop::collection::vec((0usize..4, 0usize..3, 0usize..4, 0u64..60), 0..100),
+            acts in prop::collection::vec((0usize..4, 0usize..3, 0usize..5, 0u64..60), 0..100),
         ) {
             let budget = MemoryBudget::new(200);
             let mut held: Vec<(usize, Reservation)> = Vec::new();
@@ -280,8 +285,8 @@ mod tests {
                         };
                         held.iter().filter(of).map(|(_, r)| r.bytes()).sum::<u64>()
                     };
-                    let [weights, kv_cache, scratch, cache] = KINDS.map(own);
-                    prop_assert_eq!(used, MemoryUse { weights, kv_cache, scratch, cache });
+                    let [weights, kv_cache, state, scratch, cache] = KINDS.map(own);
+                    prop_assert_eq!(used, MemoryUse { weights, kv_cache, state, scratch, cache });
                     prop_assert!(used.total() > 0 || held.iter().any(|(o, _)| o.to_string() == *name));
                 }
             }

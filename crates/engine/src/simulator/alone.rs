@@ -67,6 +67,8 @@ fn a_hundred_thousand_requests() {
         "wrong",
         "scored",
         "resumed",
+        "restored",
+        "replayed",
     ] {
         assert!(total.get(name).is_some_and(|n| *n >= 200), "too few of {name}: {total:?}");
     }
@@ -82,6 +84,7 @@ fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
         max_stall: Duration::from_millis(10),
         speculation: Speculation::OFF,
         prompt_logits: 1,
+        snapshots: SnapshotSpacing { every: 512, least: 64 },
     };
     let forward =
         timed(FakeModel::new(VOCAB, CONTEXT, 48, 4), bounds, (MILLISECOND, MILLISECOND), clock.clone());
@@ -115,7 +118,7 @@ fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
         core.step(&now, &mut Undivided);
         assert!(flood.len() < 100, "batch work starves");
     }
-    assert_eq!(counters.snapshot(48, 4, CONTEXT, now()).preemptions, 1);
+    assert_eq!(counters.snapshot(48, 4, 0, CONTEXT, now()).preemptions, 1);
     assert!(flood.len() > 3, "what is urgent came first: {}", flood.len());
 }
 
@@ -139,6 +142,7 @@ fn guessed(habit: f32, step: Duration, row: Duration, tokens: usize) -> Guessed 
         max_stall: Duration::from_millis(10),
         speculation: Speculation { lookup: true, tokens: 8, always: false },
         prompt_logits: 1,
+        snapshots: SnapshotSpacing { every: 512, least: 64 },
     };
     let mut model = FakeModel::new(VOCAB, LONG, LONG / 4, 4);
     model.habit = habit;
@@ -165,7 +169,7 @@ fn guessed(habit: f32, step: Duration, row: Duration, tokens: usize) -> Guessed 
         core.step(&now, &mut Undivided);
         steps += 1;
     }
-    let stats = counters.snapshot(LONG / 4, 4, LONG, now());
+    let stats = counters.snapshot(LONG / 4, 4, 0, LONG, now());
     let tokens = seen.lock().unwrap().tokens.len();
     Guessed { steps, tokens, proposed: stats.proposed_tokens, accepted: stats.accepted_tokens, took: now() }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::fake::{Around, FakeModel, FakeVocabulary};
 use crate::limits::StepBounds;
+use crate::recurrent::SnapshotSpacing;
 use crate::sample::Rng;
 use crate::sequence::Sequence;
 use crate::stats::{Counters, Unwatched};
@@ -96,6 +97,18 @@ impl Forward for Box<dyn Forward> {
         (**self).prefill_numerics_differ()
     }
 
+    fn states(&self) -> usize {
+        (**self).states()
+    }
+
+    fn clear_state(&mut self, state: u32) {
+        (**self).clear_state(state);
+    }
+
+    fn copy_state(&mut self, from: u32, to: u32) {
+        (**self).copy_state(from, to);
+    }
+
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
         (**self).forward(rows)
     }
@@ -139,6 +152,9 @@ fn draft(chance: &mut Chance, block_tokens: usize, clock: Arc<Mutex<Duration>>) 
     let blocks = CONTEXT.div_ceil(block_tokens) * (1 + chance.below(3));
     let mut model = FakeModel::new(VOCAB, CONTEXT - chance.below(3), blocks, block_tokens);
     model.habit = 1.0;
+    if chance.below(2) == 0 {
+        model = model.with_states(1 + chance.below(16));
+    }
     let mut left = if chance.below(6) == 0 { chance.below(100) } else { usize::MAX };
     Box::new(Around::new(model, move |model: &mut FakeModel, rows: &Rows<'_>| {
         left = left.checked_sub(1).ok_or("the draft fell over")?;
@@ -256,6 +272,7 @@ struct SimulatedEngine {
     block_tokens: usize,
     habit: f32,
     prefill_differs: bool,
+    states: usize,
     remembers: bool,
     requests: Vec<Asked>,
 }
@@ -271,10 +288,14 @@ impl SimulatedEngine {
             max_stall: Duration::from_millis([0, 3, 8][chance.below(3)]),
             speculation: chance.speculation(),
             prompt_logits: 1 + chance.below(20),
+            snapshots: SnapshotSpacing { every: 1 + chance.below(20), least: chance.below(6) },
         };
         let mut model = FakeModel::new(VOCAB, CONTEXT, blocks, block_tokens);
         model.habit = [0.0, 0.6, 0.8][chance.below(3)];
         model.prefill_numerics_differ = chance.below(2) == 0;
+        if chance.below(2) == 0 {
+            model = model.with_states(1 + chance.below(20));
+        }
         let took = (MILLISECOND, MILLISECOND / 4 * chance.below(2) as u32);
         let clock = Arc::new(Mutex::new(Duration::ZERO));
         let drafts = (chance.below(2) == 0).then(|| draft(chance, block_tokens, clock.clone()));
@@ -290,6 +311,7 @@ impl SimulatedEngine {
         remembers: bool,
     ) -> SimulatedEngine {
         let FakeModel { context, blocks, block_tokens, habit, prefill_numerics_differ, .. } = model;
+        let states = model.states();
         let forward: Box<dyn Forward> = Box::new(timed(model, bounds, took, clock.clone()));
         let counters = Arc::new(Counters::default());
         let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
@@ -307,6 +329,7 @@ impl SimulatedEngine {
             block_tokens,
             habit,
             prefill_differs: prefill_numerics_differ,
+            states,
             remembers,
             requests: Vec::new(),
         }
@@ -357,7 +380,7 @@ impl SimulatedEngine {
     }
 
     fn stats(&self) -> Stats {
-        self.counters.snapshot(self.blocks, self.block_tokens, CONTEXT, self.now())
+        self.counters.snapshot(self.blocks, self.block_tokens, self.states, CONTEXT, self.now())
     }
 
     /// Checks each request against the oracle and the sums against each other, when all have ended.
@@ -378,7 +401,10 @@ impl SimulatedEngine {
         let stats = self.stats();
         let zero = (stats.running, stats.waiting, stats.waiting_tokens, stats.kv_blocks_used);
         assert_eq!(zero, (0, 0, 0, 0), "seed {seed}: something is left");
-        assert_eq!(self.core.draft_blocks_used(), 0, "seed {seed}: blocks of the draft model are left");
+        let draft = self.core.draft_blocks_and_states_used();
+        assert_eq!(draft, (0, 0), "seed {seed}: blocks or states of the draft model are left");
+        assert_eq!(self.core.states_used(), stats.state_snapshots, "seed {seed}: a state is lost");
+        assert!(self.remembers || stats.state_snapshots == 0, "seed {seed}");
         assert!(self.remembers || (stats.cached_tokens, stats.kv_blocks_cached) == (0, 0), "seed {seed}");
         let told = [stats.prompt_time, stats.completion_time];
         assert_eq!(charged, told, "seed {seed}: what requests used is what is told of all");
@@ -388,6 +414,8 @@ impl SimulatedEngine {
         assert_eq!(ends, self.requests.len() as u64, "seed {seed}: each request is counted once");
         outcomes.insert("preempted", stats.preemptions as usize);
         outcomes.insert("cached", stats.cached_tokens as usize);
+        outcomes.insert("restored", stats.state_restores as usize);
+        outcomes.insert("replayed", stats.replayed_tokens as usize);
         outcomes.insert("accepted", stats.accepted_tokens as usize);
         outcomes.insert("wrong", (stats.proposed_tokens - stats.accepted_tokens) as usize);
         outcomes

@@ -355,6 +355,7 @@ fn steady_by(max_stall: Duration, took: (Duration, Duration)) -> SimulatedEngine
         max_stall,
         speculation: Speculation::OFF,
         prompt_logits: 1,
+        snapshots: SnapshotSpacing { every: 512, least: 64 },
     };
     let model = FakeModel::new(VOCAB, LONG, LONG / 8, 16);
     let clock = Arc::new(Mutex::new(Duration::ZERO));

@@ -10,6 +10,7 @@ use crate::blocks::BlockPool;
 use crate::costs::StepCosts;
 use crate::running::Running;
 use crate::sequence::Sequence;
+use crate::states::StateSlots;
 use crate::{Forward, Rows, SequenceRows, Speculation};
 
 /// Most tokens that the draft model may lag behind a sequence: to catch up with more would cost more than drafting is
@@ -22,6 +23,8 @@ const PROBE_EVERY: u32 = 256;
 pub(super) struct Drafter {
     forward: Box<dyn Forward>,
     pool: BlockPool,
+    /// The draft model's recurrent states.
+    states: StateSlots,
     costs: StepCosts,
     /// Most rows of text read in one step to catch up.
     catch_up: usize,
@@ -45,6 +48,7 @@ impl Drafter {
         let pool = BlockPool::new(forward.blocks(), forward.block_tokens());
         Drafter {
             pool,
+            states: StateSlots::new(forward.states()),
             costs: StepCosts::new(max_running),
             catch_up: catch_up.max(max_running),
             declined: 0,
@@ -57,8 +61,8 @@ impl Drafter {
     }
 
     #[cfg(test)]
-    pub(super) fn blocks_used(&self) -> usize {
-        self.pool.used()
+    pub(super) fn blocks_and_states_used(&self) -> (usize, usize) {
+        (self.pool.used(), self.states.used())
     }
 
     /// Proposes for those that decode and have no proposal yet, as many tokens as promise to pay. `costs` are those of
@@ -97,14 +101,15 @@ impl Drafter {
     fn select(&mut self, options: &Speculation, running: &mut [Running<Sequence>]) -> usize {
         let mut count = 0;
         for running in running.iter_mut() {
+            let room = running.sequence.max_proposal().min(running.proposal_room());
             let Running { sequence, speculation, rows, .. } = running;
             let behind = sequence.tokens.len() - speculation.draft.computed;
             let reachable = speculation.draft.computed == 0 || behind <= MAX_LAG.max(self.catch_up);
             if !reachable {
-                speculation.draft.table = None;
+                speculation.draft.give_up();
             }
             let fits = sequence.tokens.len() + options.tokens <= self.forward.context();
-            let free = *rows > 0 && speculation.proposal.is_empty() && sequence.max_proposal() > 0;
+            let free = *rows > 0 && speculation.proposal.is_empty() && room > 0;
             speculation.draft.takes_part = free && reachable && fits;
             count += usize::from(speculation.draft.takes_part);
         }
@@ -177,10 +182,13 @@ impl Drafter {
             let least = if options.always { 0.0 } else { self.min_acceptance(costs, decoding, running) };
             for running in running.iter_mut() {
                 let Running { sequence, speculation, .. } = &*running;
+                let most = deep.min(sequence.max_proposal()).min(running.proposal_room());
                 let right = speculation.proposal.joint_probability()
                     * AcceptanceEstimate { own: &speculation.acceptance, all }.probability(ANY_DRAFT);
-                let goes_on = step < deep.min(sequence.max_proposal()) && speculation.proposal.len() == step;
-                self.plan_rows(running, usize::from(goes_on && right >= least));
+                let goes_on = step < most && speculation.proposal.len() == step && right >= least;
+                // From here on rows are of drafted tokens, which the sampler may reject.
+                let saved = goes_on && (step > 1 || self.save(running));
+                self.plan_rows(running, usize::from(saved));
             }
         }
         Ok(())
@@ -197,7 +205,13 @@ impl Drafter {
         (draft + verify) * decoding as f32 / seconds(decoding).max(f32::MIN_POSITIVE)
     }
 
-    /// Plans `rows` more rows of a participating sequence; without blocks for them it takes part no more.
+    /// Saves the recurrent state of a sequence, if it has one; false if there is no state to save it in.
+    fn save(&mut self, running: &mut Running<Sequence>) -> bool {
+        running.speculation.draft.save(&self.states, self.forward.as_mut())
+    }
+
+    /// Plans `rows` more rows of a participating sequence; without blocks for them, or a recurrent state, it takes part
+    /// no more.
     fn plan_rows(&mut self, running: &mut Running<Sequence>, rows: usize) {
         let drafted = &mut running.speculation.draft;
         drafted.rows = 0;
@@ -206,7 +220,8 @@ impl Drafter {
             return;
         }
         let table = drafted.table.get_or_insert_with(|| self.pool.table());
-        drafted.takes_part = table.grow_to(drafted.computed + rows).is_ok();
+        drafted.takes_part = table.grow_to(drafted.computed + rows).is_ok()
+            && drafted.find_state(&self.states, self.forward.as_mut());
         if drafted.takes_part {
             drafted.rows = rows;
         }
@@ -235,7 +250,8 @@ impl Drafter {
                 want.push(tokens.len() - 1);
             }
             let rows = first..tokens.len();
-            sequences.push(SequenceRows::last(rows, *computed, table.blocks()));
+            let state = speculation.draft.state();
+            sequences.push(SequenceRows::last(rows, *computed, table.blocks()).with_state(state));
         }
         if tokens.is_empty() {
             return Ok(0);

@@ -80,13 +80,14 @@ impl Speculator {
     }
 
     #[cfg(test)]
-    pub(crate) fn draft_blocks_used(&self) -> usize {
-        self.drafter.as_ref().map_or(0, Drafter::blocks_used)
+    pub(crate) fn draft_blocks_and_states_used(&self) -> (usize, usize) {
+        self.drafter.as_ref().map_or((0, 0), Drafter::blocks_and_states_used)
     }
 
     /// Proposes tokens for the sequences of a step that only decodes, and takes KV blocks for them.
     pub(crate) fn propose(&mut self, running: &mut [Running<Sequence>], clock: &dyn Fn() -> Duration) {
         let plain = running.iter().filter(|r| r.rows > 0).count();
+        let replays: usize = running.iter().map(Running::replays).sum();
         if self.options.tokens == 0 || plain == 0 || self.is_baseline_step() {
             return;
         }
@@ -94,12 +95,19 @@ impl Speculator {
         if let Some(drafter) = &mut self.drafter {
             drafter.propose(&self.options, &self.costs, &self.acceptance, running, clock);
         }
-        let taken = self.trim_to_best(running, plain);
+        for running in running.iter_mut() {
+            let room = running.proposal_room();
+            running.speculation.proposal.truncate(room);
+        }
+        let taken = self.trim_to_best(running, plain, replays);
         self.streak = if taken > 0 { self.streak + 1 } else { 0 };
         for running in running.iter_mut().filter(|r| !r.speculation.proposal.is_empty()) {
             let rows = running.rows + running.speculation.proposal.len();
             // The last row of a prompt gets no proposals.
-            if running.is_generated() && running.table.grow_to(running.computed + rows).is_ok() {
+            if running.is_generated()
+                && running.table.grow_to(running.computed + rows).is_ok()
+                && running.find_state_to_save_in()
+            {
                 running.rows = rows;
             } else {
                 running.speculation.proposal.truncate(0);
@@ -118,7 +126,8 @@ impl Speculator {
 
     /// Proposes the tokens that constraints force, then prompt lookup.
     fn guess(&self, running: &mut [Running<Sequence>]) {
-        for Running { sequence, speculation, .. } in running.iter_mut().filter(|r| r.rows > 0) {
+        for running in running.iter_mut().filter(|r| r.rows > 0 && r.proposal_room() > 0) {
+            let Running { sequence, speculation, .. } = running;
             let most = self.options.tokens.min(sequence.max_proposal());
             let estimate = AcceptanceEstimate { own: &speculation.acceptance, all: &self.acceptance };
             let mut proposal = Proposal::default();
@@ -140,12 +149,13 @@ impl Speculator {
         }
     }
 
-    /// Trims the proposals to what promises the most tokens a second; returns how many rows are left.
-    fn trim_to_best(&mut self, running: &mut [Running<Sequence>], plain: usize) -> usize {
+    /// Trims the proposals to what promises the most tokens a second, in a step that chooses `plain` tokens without them
+    /// and computes `replays` rows again; returns how many rows are left.
+    fn trim_to_best(&mut self, running: &mut [Running<Sequence>], plain: usize, replays: usize) -> usize {
         if running.iter().all(|r| r.speculation.proposal.is_empty()) {
             return 0;
         }
-        let mut taken = self.best(running, plain);
+        let mut taken = self.best(running, plain, replays);
         if taken == 0 {
             self.declined += 1;
             if self.declined >= PROBE_EVERY {
@@ -163,13 +173,13 @@ impl Speculator {
     }
 
     /// Fills `grown`, the likeliest token first, and returns how many of its entries to take.
-    fn best(&mut self, running: &[Running<Sequence>], plain: usize) -> usize {
+    fn best(&mut self, running: &[Running<Sequence>], plain: usize, replays: usize) -> usize {
         let Speculator { options, costs, grown, .. } = self;
         grown.clear();
         let per_second = |tokens: f32, rows| costs.estimate(rows).map_or(0.0, |seconds| tokens / seconds);
-        let mut most = per_second(plain as f32, plain) * MIN_SPEEDUP;
+        let mut most = per_second(plain as f32, plain + replays) * MIN_SPEEDUP;
         let (mut tokens, mut best) = (plain as f32, 0);
-        while grown.len() < options.max_rows() {
+        while grown.len() + replays < options.max_rows() {
             let next = running.iter().enumerate().filter_map(|(at, r)| {
                 let len = grown.iter().filter(|index| **index as usize == at).count();
                 r.speculation.proposal.survival(len).map(|survival| (at, survival))
@@ -177,7 +187,7 @@ impl Speculator {
             let Some((at, survival)) = next.max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
             grown.push(at as u32);
             tokens += survival;
-            let promised = per_second(tokens, plain + grown.len());
+            let promised = per_second(tokens, plain + replays + grown.len());
             if promised > most || options.always {
                 (most, best) = (promised, grown.len());
             }
