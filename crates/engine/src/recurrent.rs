@@ -113,7 +113,8 @@ impl LiveState {
 
     /// Wants a snapshot after `tokens` tokens, where another text parts from this one.
     pub(crate) fn parts_at(&mut self, tokens: usize) {
-        if self.branches.len() < MAX_BRANCHES && !self.branches.contains(&tokens) {
+        let room = self.branches.len() < MAX_BRANCHES && !self.branches.contains(&tokens);
+        if room && self.spares_enough(tokens) {
             self.branches.push(tokens);
         }
     }

@@ -190,20 +190,19 @@ impl<S: SchedulerSequence> Running<S> {
         }
     }
 
-    /// Notes where the texts of two sequences part: the state there, once it is computed, serves both.
-    pub(crate) fn part(&mut self, other: &mut Running<S>, block_tokens: usize) {
-        if !other.is_prefill() || self.sequence.salt() != other.sequence.salt() {
+    /// Notes where the text of `other` parts from this one: the state there, once it is computed, serves both.
+    pub(crate) fn part_from(&mut self, other: &S, block_tokens: usize) {
+        let Some(state) = &mut self.state else { return };
+        let (ours, theirs) = (self.sequence.reusable(), other.reusable());
+        if self.sequence.salt() != other.salt() {
             return;
         }
-        let (ours, theirs) = (self.sequence.reusable(), other.sequence.reusable());
         let equal = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
         // At least one token of each is left to be computed.
         let common = equal.min(ours.len() - 1).min(theirs.len() - 1);
         let at = common / block_tokens * block_tokens;
-        for running in [self, other] {
-            if let Some(state) = running.state.as_mut().filter(|_| running.computed < at) {
-                state.parts_at(at);
-            }
+        if at > self.computed {
+            state.parts_at(at);
         }
     }
 

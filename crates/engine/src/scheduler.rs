@@ -58,6 +58,9 @@ pub(crate) struct Plan {
     pub(crate) preempted: usize,
 }
 
+/// Most waiting sequences whose texts are compared with that of one which starts.
+const MAX_COMPARED: usize = 16;
+
 /// All recurrent states are in use, or about to be.
 struct NoState;
 
@@ -76,6 +79,15 @@ impl<S: SchedulerSequence> Scheduler<S> {
 
     pub(crate) fn pool(&self) -> &BlockPool {
         &self.pool
+    }
+
+    /// Puts a sequence into the queue.
+    pub(crate) fn enqueue(&mut self, sequence: S) {
+        let block_tokens = self.pool.block_tokens();
+        for running in self.running.iter_mut().filter(|running| running.is_prefill()) {
+            running.part_from(&sequence, block_tokens);
+        }
+        self.waiting.push_back(sequence);
     }
 
     /// Sets `rows` of every running sequence for the next step and allocates their blocks. `foreign_stall` is the
@@ -275,10 +287,13 @@ impl<S: SchedulerSequence> Scheduler<S> {
     fn start(&mut self, mut admitted: Running<S>, budget: &mut StepBudget) {
         let block_tokens = self.pool.block_tokens();
         if admitted.state.is_some() {
-            for other in &mut self.running {
-                admitted.part(other, block_tokens);
+            for other in self.running.iter_mut().filter(|other| other.is_prefill()) {
+                admitted.part_from(&other.sequence, block_tokens);
+                other.part_from(&admitted.sequence, block_tokens);
                 other.stop_at_boundary(budget);
             }
+            let next = self.waiting.iter().take(MAX_COMPARED);
+            next.for_each(|waiting| admitted.part_from(waiting, block_tokens));
         }
         if !self.running.iter().any(|other| admitted.waits_for(other, block_tokens)) {
             admitted.plan_rows(budget);

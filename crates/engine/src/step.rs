@@ -105,7 +105,7 @@ impl<F: Forward> Worker for EngineCore<F> {
 
     fn accept(&mut self, mut sequence: Sequence) {
         sequence.prefill_differs = self.forward.prefill_numerics_differ();
-        self.scheduler.waiting.push_back(sequence);
+        self.scheduler.enqueue(sequence);
     }
 
     fn is_idle(&self) -> bool {
@@ -259,15 +259,12 @@ impl<F: Forward> EngineCore<F> {
     /// Computes the planned rows and advances the sequences whose last row was computed. Returns the tokens generated.
     fn compute(&mut self, only_decodes: bool, clock: &dyn Fn() -> Duration, turn: &mut dyn Turn) -> usize {
         let EngineCore { forward, scheduler, completer, speculator, tokens, want, .. } = self;
-        for spared in scheduler.running.iter_mut().filter_map(|running| running.prepare_state(forward)) {
-            completer.counters.state_restores.fetch_add(1, Relaxed);
-            completer.counters.restored_tokens.fetch_add(spared as u64, Relaxed);
-        }
+        let began = clock();
+        prepare_states(forward, &mut scheduler.running, &completer.counters);
         let mut sequences = Vec::with_capacity(scheduler.running.len());
         let Layout { proposed, decode_rows, decode_logits } =
             lay_out(&scheduler.running, tokens, want, &mut sequences);
         let vocab = forward.vocab();
-        let began = clock();
         let result = forward.forward(&Rows { tokens, sequences: &sequences, want, decode_rows });
         drop(sequences);
         let now = clock();
@@ -332,6 +329,14 @@ impl<F: Forward> EngineCore<F> {
         counters.kv_blocks_used.store(scheduler.pool().used(), Relaxed);
         counters.kv_blocks_cached.store(scheduler.pool().cached(), Relaxed);
         counters.state_snapshots.store(scheduler.pool().snapshots(), Relaxed);
+    }
+}
+
+/// Makes recurrent states what they have to be before the planned rows.
+fn prepare_states<F: Forward>(forward: &mut F, running: &mut [Running<Sequence>], counters: &Counters) {
+    for spared in running.iter_mut().filter_map(|running| running.prepare_state(forward)) {
+        counters.state_restores.fetch_add(1, Relaxed);
+        counters.restored_tokens.fetch_add(spared as u64, Relaxed);
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod alone;
 mod encoders;
+mod recurrent;
 mod shared_device;
 
 use std::collections::BTreeMap;

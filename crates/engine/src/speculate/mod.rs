@@ -166,7 +166,7 @@ impl Speculator {
             self.declined = 0;
         }
         for (at, running) in running.iter_mut().enumerate() {
-            let len = self.grown[..taken].iter().filter(|index| **index as usize == at).count();
+            let len = grown_by(&self.grown[..taken], at);
             running.speculation.proposal.truncate(len);
         }
         taken
@@ -176,18 +176,22 @@ impl Speculator {
     fn best(&mut self, running: &[Running<Sequence>], plain: usize, replays: usize) -> usize {
         let Speculator { options, costs, grown, .. } = self;
         grown.clear();
-        let per_second = |tokens: f32, rows| costs.estimate(rows).map_or(0.0, |seconds| tokens / seconds);
-        let mut most = per_second(plain as f32, plain + replays) * MIN_SPEEDUP;
+        let per_second = |tokens: f32, rows: usize, again: f32| {
+            let seconds = |rows| costs.estimate(plain + rows);
+            let later =
+                seconds(again.ceil() as usize).zip(seconds(0)).map_or(0.0, |(with, without)| with - without);
+            seconds(replays + rows).map_or(0.0, |seconds| tokens / (seconds + later.max(0.0)))
+        };
+        let mut most = per_second(plain as f32, 0, 0.0) * MIN_SPEEDUP;
         let (mut tokens, mut best) = (plain as f32, 0);
         while grown.len() + replays < options.max_rows() {
             let next = running.iter().enumerate().filter_map(|(at, r)| {
-                let len = grown.iter().filter(|index| **index as usize == at).count();
-                r.speculation.proposal.survival(len).map(|survival| (at, survival))
+                r.speculation.proposal.survival(grown_by(grown, at)).map(|survival| (at, survival))
             });
             let Some((at, survival)) = next.max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
             grown.push(at as u32);
             tokens += survival;
-            let promised = per_second(tokens, plain + replays + grown.len());
+            let promised = per_second(tokens, grown.len(), expected_replays(running, grown));
             if promised > most || options.always {
                 (most, best) = (promised, grown.len());
             }
@@ -216,4 +220,22 @@ impl Speculator {
         self.acceptance.observe(proposal, accepted, GLOBAL_DECAY);
         speculation.draft.keep(len - 1);
     }
+}
+
+/// Tokens by which the proposal of the sequence at `index` has grown.
+fn grown_by(grown: &[u32], index: usize) -> usize {
+    grown.iter().filter(|grown| **grown as usize == index).count()
+}
+
+/// Expected rows to be computed again if proposals grow like this: those of accepted tokens before a rejected one, of
+/// sequences with a recurrent state.
+fn expected_replays(running: &[Running<Sequence>], grown: &[u32]) -> f32 {
+    let recurrent = running.iter().enumerate().filter(|(_, running)| running.state.is_some());
+    let of = |(at, running): (usize, &Running<Sequence>)| {
+        let (len, proposal) = (grown_by(grown, at), &running.speculation.proposal);
+        let survival = |index| proposal.survival(index).unwrap_or(0.0);
+        let all = len.checked_sub(1).map_or(0.0, survival);
+        (0..len).map(survival).sum::<f32>() - len as f32 * all
+    };
+    recurrent.map(of).sum()
 }
