@@ -4,6 +4,7 @@
 //! load weights, tokenizer and template.
 
 mod fingerprint;
+mod states;
 mod words;
 
 use std::path::PathBuf;
@@ -233,13 +234,16 @@ pub(crate) fn plan_found(found: Found, wish: &Wish<'_>) -> Result<Planned, Failu
     let own_per_token = spec.kv_bytes_per_token(kv_dtype) as u64;
     let fixed = needs(&spec, draft.as_ref(), 0).total() + OTHER_BYTES;
     let available = machine.memory_available_bytes.min(machine.memory_limit_bytes);
+    let available = wish.kv_room.map_or(available, |bytes| fixed.saturating_add(bytes.saturating_mul(2)));
+    limits.state_bytes = states::within(&spec, &limits, available.saturating_sub(fixed) / 2);
     let room = Room {
-        available: wish.kv_room.map_or(available, |bytes| fixed.saturating_add(bytes.saturating_mul(2))),
-        fixed,
+        available,
+        fixed: fixed + limits.state_bytes,
         per_token: own_per_token + draft.as_ref().map_or(0, |d| d.spec.kv_bytes_per_token(kv_dtype) as u64),
     };
     let kv = room.kv(wish.context, spec.context, wish.max_running)?;
-    let need = needs(&spec, draft.as_ref(), kv.tokens);
+    let mut need = needs(&spec, draft.as_ref(), kv.tokens);
+    need.kv += limits.state_bytes;
     limits.context = kv.context;
     limits.kv_bytes = kv.tokens as u64 * own_per_token;
     spec.limit_context(kv.context);
@@ -306,7 +310,9 @@ impl Draft {
 
     /// What it takes beside a model with room for `tokens` tokens.
     fn need(&self, tokens: usize, kv_dtype: KvDtype, limits: &engine::Limits) -> MemoryNeed {
-        self.spec.memory(self.weight_bytes, tokens, kv_dtype, limits.max_rows(), limits.max_running)
+        let need =
+            self.spec.memory(self.weight_bytes, tokens, kv_dtype, limits.max_rows(), limits.max_running);
+        MemoryNeed { kv: need.kv + states::of_draft(&self.spec, limits), ..need }
     }
 
     fn load(
@@ -340,10 +346,26 @@ impl Planned {
         of(&self.spec) + self.draft.as_ref().map_or(0, |draft| of(&draft.spec))
     }
 
-    /// Gives keys and values so many bytes in all.
+    /// The least bytes of keys, values and recurrent states for one request of the whole context.
+    pub(crate) fn context_bytes(&self) -> u64 {
+        let keys_and_values = self.kv_bytes_per_token() * self.limits.context as u64;
+        keys_and_values + self.spec.state_shape(1).bytes() + self.draft_state_bytes()
+    }
+
+    /// Gives keys, values and recurrent states so many bytes in all, which must be [`Planned::context_bytes`] or more.
     pub(crate) fn set_kv_bytes(&mut self, bytes: u64) {
         let own = self.spec.kv_bytes_per_token(self.kv_dtype) as u64;
-        self.limits.kv_bytes = bytes / self.kv_bytes_per_token().max(1) * own;
+        let bytes = bytes.saturating_sub(self.draft_state_bytes());
+        let context = self.kv_bytes_per_token() * self.limits.context as u64;
+        let states = states::within(&self.spec, &self.limits, bytes);
+        // One context has its keys and values, whatever that leaves to states.
+        self.limits.state_bytes = states.min(bytes.saturating_sub(context));
+        let rest = bytes - self.limits.state_bytes;
+        self.limits.kv_bytes = rest / self.kv_bytes_per_token().max(1) * own;
+    }
+
+    fn draft_state_bytes(&self) -> u64 {
+        self.draft.as_ref().map_or(0, |draft| states::of_draft(&draft.spec, &self.limits))
     }
 
     /// Opens the vocabulary and the template too, of the draft model the vocabulary, and keeps neither: what else can be

@@ -97,7 +97,7 @@ fn generating(args: &Args, wanted: &Wanted, found: Found) -> Result<Planned, Fai
     };
     let mut planned = plan_found(found, &wish)?;
     if let Some(kv_bytes) = wanted.kv_memory.or(args.kv_memory) {
-        let context_bytes = planned.kv_bytes_per_token() * planned.limits.context as u64;
+        let context_bytes = planned.context_bytes();
         if kv_bytes < context_bytes {
             return Err(Failure::usage(format!(
                 "--kv-memory {} does not hold one context of {} tokens, which takes {}; a smaller --context may",
