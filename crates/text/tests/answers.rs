@@ -5,33 +5,31 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use text::{
-    AnswerConstraint, AnswerParser, AnswerParserOptions, AnswerPart, ConstraintCompiler, ReasoningFormat,
-    ReasoningTags, RequiredToolCalls, Special, Tokenizer, ToolCallStyle,
-};
+use text::{AnswerParser, AnswerParserOptions, AnswerPart, ReasoningFormat, ReasoningTags, ToolCallStyle};
 
 use crate::support;
 
+/// An answer of the fixture.
 #[derive(Deserialize)]
-struct Scripted {
-    template: String,
-    style: String,
+pub(crate) struct Scripted {
+    pub(crate) template: String,
+    pub(crate) style: String,
     /// A text by which the reasoning of the template is found.
-    reasoning_sign: Option<String>,
+    pub(crate) reasoning_sign: Option<String>,
     /// The end of the prompt.
-    prompt: String,
-    answer: String,
-    content: String,
-    reasoning: String,
-    calls: Vec<(String, Value)>,
+    pub(crate) prompt: String,
+    pub(crate) answer: String,
+    pub(crate) content: String,
+    pub(crate) reasoning: String,
+    pub(crate) calls: Vec<(String, Value)>,
 }
 
 /// What an answer was read as; the arguments of calls are JSON text.
 #[derive(Debug, Default, PartialEq)]
-struct Read {
-    content: String,
-    reasoning: String,
-    calls: Vec<(String, String)>,
+pub(crate) struct Read {
+    pub(crate) content: String,
+    pub(crate) reasoning: String,
+    pub(crate) calls: Vec<(String, String)>,
 }
 
 fn read<'a>(options: &AnswerParserOptions, pieces: impl IntoIterator<Item = &'a str>) -> Read {
@@ -51,14 +49,14 @@ fn read<'a>(options: &AnswerParserOptions, pieces: impl IntoIterator<Item = &'a 
 }
 
 /// Reads an answer whole and by letters.
-fn both(options: &AnswerParserOptions, answer: &str) -> Read {
+pub(crate) fn both(options: &AnswerParserOptions, answer: &str) -> Read {
     let whole = read(options, [answer]);
     let letters: Vec<String> = answer.chars().map(String::from).collect();
     assert_eq!(read(options, letters.iter().map(String::as_str)), whole, "{answer}");
     whole
 }
 
-fn options(style: &str, tags: Option<ReasoningTags>, prompt: &str) -> AnswerParserOptions {
+pub(crate) fn options(style: &str, tags: Option<ReasoningTags>, prompt: &str) -> AnswerParserOptions {
     let parameters = json!({"type": "object", "properties": {
         "city": {"type": "string"},
         "days": {"type": "integer"},
@@ -81,11 +79,11 @@ fn options(style: &str, tags: Option<ReasoningTags>, prompt: &str) -> AnswerPars
     }
 }
 
-fn tags(sign: &str) -> ReasoningTags {
+pub(crate) fn tags(sign: &str) -> ReasoningTags {
     ReasoningTags::of_template(sign).unwrap_or_else(|| panic!("{sign} is a sign"))
 }
 
-fn scripted() -> Vec<Scripted> {
+pub(crate) fn scripted() -> Vec<Scripted> {
     let text = std::fs::read_to_string(support::fixtures().join("answers.jsonl")).expect("is committed");
     text.lines().map(|line| serde_json::from_str(line).expect("an answer")).collect()
 }
@@ -157,129 +155,6 @@ fn is(style: &str, sign: Option<&str>, prompt: &str, answer: &str, want: (&str, 
     let got = both(&options(style, sign.map(tags), prompt), answer);
     let calls: Vec<(&str, &str)> = got.calls.iter().map(|(n, a)| (n.as_str(), a.as_str())).collect();
     assert_eq!((got.reasoning.as_str(), got.content.as_str(), calls.as_slice()), want, "{answer}");
-}
-
-/// Whether the grammar of required calls allows an answer, and is complete after it.
-fn allowed(compiler: &ConstraintCompiler, style: ToolCallStyle, answer: &str) -> Result<bool, String> {
-    let tools = options(style.name(), None, "").schemas;
-    let tools = tools.iter().map(|(name, schema)| (name.clone(), schema.clone().into())).collect();
-    let calls = AnswerConstraint::ToolCalls(RequiredToolCalls { style, tools, several: true });
-    let mut matcher = compiler.guidance(Some(&calls), None, None)?.matcher();
-    let tokenizer = tokenizer();
-    let mut done = false;
-    for token in tokenizer.encode(answer, Special::Plain, false).expect("encodes") {
-        matcher.prepare()?;
-        if matcher.allowed().is_some_and(|mask| mask[token as usize / 32] >> (token % 32) & 1 == 0) {
-            return Ok(false);
-        }
-        done = matcher.accept(token, b"")?;
-    }
-    if !done {
-        matcher.prepare()?;
-        let end = tokenizer.ends().first().copied().unwrap_or(tokenizer.vocab_size() as u32);
-        done = matcher.allowed().is_none_or(|mask| mask[end as usize / 32] >> (end % 32) & 1 == 1);
-    }
-    Ok(done)
-}
-
-fn tokenizer() -> Arc<Tokenizer> {
-    let path = support::fixtures().join("tiny/byte-level.json");
-    Arc::new(Tokenizer::open_path(&path).expect("the fixture"))
-}
-
-/// Required calls are written as the model's template writes them, but for styles whose values are no JSON, and those
-/// that have ids, attributes or recipients which readers do not need.
-#[test]
-fn required_calls_have_the_models_own_syntax() {
-    const OWN_FORM: [&str; 7] = ["gemma4", "lfm", "dsml", "cohere", "solar", "muse", "harmony"];
-    // Templates of a style that write it with other white space or fewer brackets.
-    const OTHERWISE: [&str; 4] =
-        ["GigaChat3-10B-A1.8B", "MiniMax-M1", "Reka-Edge", "Mistral-Small-3.2-24B-Instruct-2506"];
-    let compiler = ConstraintCompiler::new(tokenizer()).expect("compiles");
-    let mut wrong = Vec::new();
-    let mut seen = 0;
-    for Scripted { template, style, answer, content, reasoning, calls, .. } in scripted() {
-        let plain = content.is_empty() && reasoning.is_empty() && !calls.is_empty();
-        let known = OWN_FORM.contains(&style.as_str()) || OTHERWISE.contains(&template.as_str());
-        if !plain || known {
-            continue;
-        }
-        seen += 1;
-        let style = ToolCallStyle::named(&style).expect("a style");
-        let outcome = allowed(&compiler, style, answer.trim_start());
-        if outcome != Ok(true) {
-            wrong.push(format!("{template}: {outcome:?}: {answer:?}"));
-        }
-    }
-    assert!(wrong.is_empty() && seen > 20, "{} of {seen}:\n{}", wrong.len(), wrong.join("\n"));
-}
-
-/// An answer that must have a form is a message of its own, after reasoning or without.
-#[test]
-fn a_form_is_held_in_messages_on_channels() {
-    let compiler = ConstraintCompiler::new(tokenizer()).expect("compiles");
-    let tokenizer = tokenizer();
-    let form = AnswerConstraint::Choice(vec!["yes".into(), "no".into()]);
-    let thought = ReasoningFormat { tags: tags("<|channel|>analysis<|message|>"), begun: false };
-    let held = |pieces: &[&str]| -> Result<bool, String> {
-        let mut matcher = compiler.guidance(Some(&form), Some(&thought), None)?.matcher();
-        let mut done = false;
-        for piece in pieces {
-            for token in tokenizer.encode(piece, Special::Plain, false).expect("encodes") {
-                matcher.prepare()?;
-                if matcher.allowed().is_some_and(|mask| mask[token as usize / 32] >> (token % 32) & 1 == 0) {
-                    return Err(format!("{piece} is not allowed"));
-                }
-                done = matcher.accept(token, tokenizer.token_bytes(token).unwrap_or_default())?;
-            }
-        }
-        Ok(done)
-    };
-    let analysis = "<|channel|>analysis<|message|>";
-    let answer = "<|channel|>final<|message|>";
-    assert_eq!(held(&[answer, "yes"]), Ok(true));
-    assert_eq!(held(&[analysis, "Hm. no", "<|end|>", "<|start|>assistant", answer, "no"]), Ok(true));
-    assert_eq!(held(&[analysis, "Hm."]), Ok(false));
-    assert!(held(&[answer, "maybe"]).is_err());
-    assert!(held(&["yes"]).is_err());
-    assert!(held(&[analysis, "Hm.", "<|end|>", "yes"]).is_err());
-}
-
-/// What the grammar of each style allows is read as calls.
-#[test]
-fn every_style_can_be_required() {
-    let compiler = ConstraintCompiler::new(tokenizer()).expect("compiles");
-    for (name, style) in ToolCallStyle::ALL {
-        let tool = ("now".to_owned(), json!({"type": "object", "additionalProperties": false}).into());
-        let calls = RequiredToolCalls { style, tools: vec![tool], several: false };
-        let calls = AnswerConstraint::ToolCalls(calls);
-        let mut matcher =
-            compiler.guidance(Some(&calls), None, None).unwrap_or_else(|e| panic!("{name}: {e}")).matcher();
-        let mut answer: Vec<u8> = Vec::new();
-        let tokenizer = tokenizer();
-        for _ in 0..400 {
-            matcher.prepare().unwrap_or_else(|e| panic!("{name}: {e}"));
-            let free = matcher.allowed().expect("a mask");
-            let Some(token) =
-                (0..tokenizer.vocab_size() as u32).find(|id| free[*id as usize / 32] >> (id % 32) & 1 == 1)
-            else {
-                break;
-            };
-            answer.extend(tokenizer.token_bytes(token).unwrap_or_default());
-            if matcher.accept(token, b"").unwrap_or_else(|e| panic!("{name}: {e}")) {
-                break;
-            }
-        }
-        let answer = String::from_utf8(answer).expect("text");
-        let sign = (style == ToolCallStyle::Harmony).then_some("<|channel|>analysis<|message|>");
-        let got = both(&options(name, sign.map(tags), "<|start|>assistant"), &answer);
-        let arguments = got.calls.first().map(|(_, arguments)| arguments.replace(char::is_whitespace, ""));
-        assert_eq!(
-            (got.calls.len(), arguments.as_deref(), got.content.as_str()),
-            (1, Some("{}"), ""),
-            "{name}: {answer}"
-        );
-    }
 }
 
 const HARMONY: Option<&str> = Some("<|channel|>analysis<|message|>");

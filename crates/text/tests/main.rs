@@ -14,6 +14,7 @@ mod models_templates;
 mod models_words;
 mod packed;
 mod prompts;
+mod required_calls;
 mod schema_faults;
 mod schema_keywords;
 mod schema_walks;

@@ -16,16 +16,27 @@ use weights::store::ModelStore;
 #[ignore = "needs: gristmill pull qwen2.5-coder-0.5b-instruct"]
 fn qwen2_5_coder_fills_in() {
     let home = ModelStore::from_env(|name| std::env::var_os(name)).expect("a home");
-    let path = weights::store::resolve("qwen2.5-coder-0.5b-instruct", &home, &mut NoProgress).expect("is pulled");
+    let path =
+        weights::store::resolve("qwen2.5-coder-0.5b-instruct", &home, &mut NoProgress).expect("is pulled");
     let tokenizer = Tokenizer::open_path(&path).expect("has a tokenizer");
     assert!(tokenizer.fills_in());
     let (prefix, suffix) = ("def add(a, b):\n".to_owned(), "\n\nprint(add(1, 2))<|fim_middle|>\n".to_owned());
     let extra = vec![("one.py".to_owned(), "x = 1\n".to_owned())];
     let infill = Infill { prefix, suffix, extra };
     let tokens = tokenizer.encode_infill(&infill, 8, &TokenLimit::NONE).expect("encodes").tokens;
-    let special: Vec<&str> =
-        tokens.iter().filter(|id| tokenizer.is_special(**id)).filter_map(|id| tokenizer.token_text(*id)).collect();
-    let marks = ["<|repo_name|>", "<|file_sep|>", "<|file_sep|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"];
+    let special: Vec<&str> = tokens
+        .iter()
+        .filter(|id| tokenizer.is_special(**id))
+        .filter_map(|id| tokenizer.token_text(*id))
+        .collect();
+    let marks = [
+        "<|repo_name|>",
+        "<|file_sep|>",
+        "<|file_sep|>",
+        "<|fim_prefix|>",
+        "<|fim_suffix|>",
+        "<|fim_middle|>",
+    ];
     assert_eq!(special, marks);
     assert_eq!(tokens.last().copied(), tokenizer.token_id("<|fim_middle|>"));
 }
