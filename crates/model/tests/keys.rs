@@ -18,7 +18,7 @@ fn bases() -> Vec<(&'static str, &'static str, Value)> {
         ("LlamaForCausalLM", "llama-3", json!({})),
         ("MistralForCausalLM", "mistral-window", json!({})),
         ("Qwen2ForCausalLM", "qwen2-window", windowed.clone()),
-        ("Qwen3ForCausalLM", "qwen3", windowed),
+        ("Qwen3ForCausalLM", "qwen3", windowed.clone()),
         (
             "Qwen3MoeForCausalLM",
             "qwen3moe-mixed",
@@ -30,17 +30,25 @@ fn bases() -> Vec<(&'static str, &'static str, Value)> {
         ("PhiForCausalLM", "phi2", json!({})),
         ("Phi3ForCausalLM", "phi4-mini", json!({})),
         ("GraniteForCausalLM", "granite", json!({})),
+        ("MixtralForCausalLM", "mixtral", json!({})),
+        ("Qwen2MoeForCausalLM", "qwen2moe-mixed", windowed),
+        ("GraniteMoeForCausalLM", "granitemoe", json!({})),
+        ("GraniteMoeSharedForCausalLM", "granitemoeshared", json!({})),
+        ("Ernie4_5_MoeForCausalLM", "ernie4_5-moe", json!({})),
+        ("GptOssForCausalLM", "gpt-oss", json!({})),
     ]
 }
 
 /// Keys that change nothing that is computed for an answer, with the reason.
-const NEUTRAL: [(&str, &str); 14] = [
+const NEUTRAL: [(&str, &str); 16] = [
     ("attention_dropout", "training"),
     ("embd_pdrop", "training"),
     ("resid_pdrop", "training"),
     ("initializer_range", "training"),
     ("output_router_logits", "training"),
     ("router_aux_loss_coef", "training"),
+    ("router_jitter_noise", "training"),
+    ("moe_norm_min", "less than any sum of weights, or refused"),
     ("bos_token_id", "the tokenizer's, read with it"),
     ("eos_token_id", "the tokenizer's, read with it"),
     ("pad_token_id", "no row is padded"),

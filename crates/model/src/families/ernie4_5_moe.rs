@@ -8,6 +8,7 @@ use kernels::Pairing;
 
 const SHARED: Key = Key("", &["moe_num_shared_experts"]);
 const INTERVAL: Key = Key("interleave_moe_layer_step", &["moe_layer_interval"]);
+const LEAST_SUM: Key = Key("", &["moe_norm_min"]);
 const LAST: Key = Key("", &["moe_layer_end_index"]);
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
@@ -23,6 +24,10 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let biases = source.flag(Key("", &["use_bias"]))?.unwrap_or(false);
     (spec.biases.qkv, spec.biases.out, spec.biases.feed) = (biases, biases, biases);
     spec.biases.head = biases && spec.lm_head == LmHead::Own;
+    // What the weights are divided by is at least this: less than any sum of theirs, so that it is not read.
+    if let Some(least) = source.float(LEAST_SUM)?.filter(|least| !(0.0..=1e-6).contains(least)) {
+        return Err(source.bad(LEAST_SUM, least, "0 to 0.000001".into()));
+    }
     let router = Router { bias: Some(RouterBias::Choice), ..Router::SOFTMAX };
     let width = source.need(EXPERT_WIDTH, (!source.is_gguf()).then_some(1536))?;
     let mut mixture = source.mixture(width, router)?;
