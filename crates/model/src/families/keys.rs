@@ -217,7 +217,9 @@ fn quantized(source: &Source, config: &serde_json::Map<String, Value>) -> Result
         }
         let method = text("quant_method").or_else(|| text("quant_algo")).or_else(|| text("format"));
         // Blocks and exponents of gpt-oss, which are read.
-        if method == Some("mxfp4") {
+        if method == Some("mxfp4")
+            && source.names().iter().any(|name| matches!(*name, "GptOssForCausalLM" | "gpt_oss"))
+        {
             continue;
         }
         let method = method.unwrap_or("a method without a name").to_owned();

@@ -6,7 +6,7 @@ use crate::mixture::{Mixture, Router, Score, SharedExpert};
 use crate::spec::{FeedForward, Spec};
 
 const COUNT: Key =
-    Key("expert_count", &["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"]);
+    Key("expert_count", &["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"]);
 const USED: Key = Key("expert_used_count", &["num_experts_per_tok", "moe_k"]);
 const SCALE: Key = Key("expert_weights_scale", &["routed_scaling_factor"]);
 const GATING: Key = Key("expert_gating_func", &[]);
