@@ -73,6 +73,7 @@ fn other(key: &str, before: &Value, layers: usize) -> Value {
             (0..layers).map(flipped).collect()
         }
         "mlp_only_layers" => json!([0]),
+        "moe_layer_end_index" => json!(1),
         "rope_parameters" => {
             let mut rope = before.clone();
             match rope.get_mut("full_attention") {
