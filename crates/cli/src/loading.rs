@@ -235,15 +235,16 @@ pub(crate) fn plan_found(found: Found, wish: &Wish<'_>) -> Result<Planned, Failu
     let fixed = needs(&spec, draft.as_ref(), 0).total() + OTHER_BYTES;
     let available = machine.memory_available_bytes.min(machine.memory_limit_bytes);
     let available = wish.kv_room.map_or(available, |bytes| fixed.saturating_add(bytes.saturating_mul(2)));
-    limits.state_bytes = states::within(&spec, &limits, available.saturating_sub(fixed) / 2);
+    let state_bytes = states::within(&spec, &limits, available.saturating_sub(fixed) / 2);
     let room = Room {
         available,
-        fixed: fixed + limits.state_bytes,
+        fixed: fixed + state_bytes,
         per_token: own_per_token + draft.as_ref().map_or(0, |d| d.spec.kv_bytes_per_token(kv_dtype) as u64),
     };
     let kv = room.kv(wish.context, spec.context, wish.max_running)?;
     let mut need = needs(&spec, draft.as_ref(), kv.tokens);
-    need.kv += limits.state_bytes;
+    need.kv += state_bytes;
+    limits.state_bytes = state_bytes;
     limits.context = kv.context;
     limits.kv_bytes = kv.tokens as u64 * own_per_token;
     spec.limit_context(kv.context);
