@@ -39,11 +39,31 @@ pub enum Dtype {
     IQ4_XS,
     /// 4-bit floats (E2M1), a power of two to 32 weights.
     MXFP4,
+    /// 4-bit floats (E2M1), an 8-bit float (E4M3) to 16 weights.
+    NVFP4,
+    /// Points of eight from a grid, 3-bit scales to 32 weights.
+    IQ1_S,
+    /// Points of eight from a grid, 3-bit scales to 16 weights.
+    IQ1_M,
+    /// Points of eight from a grid, 4-bit scales to 32 weights.
+    IQ2_XXS,
+    /// Points of eight from a grid, 4-bit scales to 16 weights.
+    IQ2_XS,
+    /// Points of eight from a larger grid, 4-bit scales to 16 weights.
+    IQ2_S,
+    /// Points of four from a grid, 4-bit scales to 32 weights.
+    IQ3_XXS,
+    /// Points of four from a larger grid, 4-bit scales to 32 weights.
+    IQ3_S,
+    /// Minus one, zero and one, five in a byte, one scale to 256 weights.
+    TQ1_0,
+    /// Minus one, zero and one in 2 bits, one scale to 256 weights.
+    TQ2_0,
 }
 
 impl Dtype {
     /// Every format, in the order they are listed to users.
-    pub const ALL: [Dtype; 16] = [
+    pub const ALL: [Dtype; 26] = [
         Dtype::F32,
         Dtype::F16,
         Dtype::BF16,
@@ -60,6 +80,16 @@ impl Dtype {
         Dtype::IQ4_NL,
         Dtype::IQ4_XS,
         Dtype::MXFP4,
+        Dtype::NVFP4,
+        Dtype::IQ1_S,
+        Dtype::IQ1_M,
+        Dtype::IQ2_XXS,
+        Dtype::IQ2_XS,
+        Dtype::IQ2_S,
+        Dtype::IQ3_XXS,
+        Dtype::IQ3_S,
+        Dtype::TQ1_0,
+        Dtype::TQ2_0,
     ];
 
     /// Weights in one block.
@@ -68,7 +98,10 @@ impl Dtype {
             Dtype::F32 | Dtype::F16 | Dtype::BF16 => 1,
             Dtype::Q4_0 | Dtype::Q4_1 | Dtype::Q5_0 | Dtype::Q5_1 | Dtype::Q8_0 => 32,
             Dtype::IQ4_NL | Dtype::MXFP4 => 32,
+            Dtype::NVFP4 => 64,
             Dtype::Q2_K | Dtype::Q3_K | Dtype::Q4_K | Dtype::Q5_K | Dtype::Q6_K | Dtype::IQ4_XS => 256,
+            Dtype::IQ1_S | Dtype::IQ1_M | Dtype::IQ2_XXS | Dtype::IQ2_XS | Dtype::IQ2_S => 256,
+            Dtype::IQ3_XXS | Dtype::IQ3_S | Dtype::TQ1_0 | Dtype::TQ2_0 => 256,
         }
     }
 
@@ -89,6 +122,16 @@ impl Dtype {
             Dtype::Q6_K => 210,
             Dtype::IQ4_XS => 136,
             Dtype::MXFP4 => 17,
+            Dtype::NVFP4 => 36,
+            Dtype::IQ1_S => 50,
+            Dtype::IQ1_M => 56,
+            Dtype::IQ2_XXS => 66,
+            Dtype::IQ2_XS => 74,
+            Dtype::IQ2_S => 82,
+            Dtype::IQ3_XXS => 98,
+            Dtype::IQ3_S => 110,
+            Dtype::TQ1_0 => 54,
+            Dtype::TQ2_0 => 66,
         }
     }
 
@@ -111,6 +154,16 @@ impl Dtype {
             Dtype::IQ4_NL => "IQ4_NL",
             Dtype::IQ4_XS => "IQ4_XS",
             Dtype::MXFP4 => "MXFP4",
+            Dtype::NVFP4 => "NVFP4",
+            Dtype::IQ1_S => "IQ1_S",
+            Dtype::IQ1_M => "IQ1_M",
+            Dtype::IQ2_XXS => "IQ2_XXS",
+            Dtype::IQ2_XS => "IQ2_XS",
+            Dtype::IQ2_S => "IQ2_S",
+            Dtype::IQ3_XXS => "IQ3_XXS",
+            Dtype::IQ3_S => "IQ3_S",
+            Dtype::TQ1_0 => "TQ1_0",
+            Dtype::TQ2_0 => "TQ2_0",
         }
     }
 
@@ -133,6 +186,16 @@ impl Dtype {
             Dtype::IQ4_XS => 23,
             Dtype::BF16 => 30,
             Dtype::MXFP4 => 39,
+            Dtype::NVFP4 => 40,
+            Dtype::IQ1_S => 19,
+            Dtype::IQ1_M => 29,
+            Dtype::IQ2_XXS => 16,
+            Dtype::IQ2_XS => 17,
+            Dtype::IQ2_S => 22,
+            Dtype::IQ3_XXS => 18,
+            Dtype::IQ3_S => 21,
+            Dtype::TQ1_0 => 34,
+            Dtype::TQ2_0 => 35,
         }
     }
 

@@ -4,7 +4,7 @@
 
 use half::f16;
 use proptest::prelude::*;
-use tensor::format::{MAX_BLOCK_BYTES, MAX_BLOCK_WEIGHTS, MAX_GROUPS, indices, table};
+use tensor::format::{MAX_BLOCK_BYTES, MAX_BLOCK_WEIGHTS, MAX_GROUPS, indices, scale_bytes, table};
 use tensor::{Dtype, Error, block_shape, check_finite, codes, dequantize, quantize, sub_scales};
 
 fn quantized() -> impl Iterator<Item = Dtype> {
@@ -46,6 +46,15 @@ fn budget(dtype: Dtype, range: f32) -> f32 {
         Dtype::IQ4_XS => 14.0 / 127.0 + 1.0 / 32.0,
         // Steps of 2 below a largest value of 4 to 8; what lies above 6 is cut to it.
         Dtype::MXFP4 => 1.0 / 4.0,
+        // The same gap of 2 below 6, a scale off by a sixteenth; what is below half the smallest scale, 2^-10, times 6
+        // becomes zero.
+        Dtype::NVFP4 => return range * (1.0 / 6.0 + 1.0 / 8.0) + 6.0 / 1024.0,
+        Dtype::TQ1_0 | Dtype::TQ2_0 => 1.0 / 2.0,
+        // A grid has few points, the nearest of which may miss one weight of eight by all of its reach; with an even number
+        // of signs, the smallest may have the wrong one besides.
+        Dtype::IQ1_S | Dtype::IQ1_M => 1.25,
+        Dtype::IQ2_XXS | Dtype::IQ2_XS | Dtype::IQ2_S => 1.25,
+        Dtype::IQ3_XXS | Dtype::IQ3_S => 1.0,
     };
     // Scales are rounded to f16.
     range * steps * 1.01 + range / 1024.0
@@ -67,12 +76,19 @@ fn sub_scales_are_the_parts_of_the_final_scales() {
             let (_, scale, min) = read(dtype, &block);
             let (mut subs, mut minima) = (vec![99; scale.len()], vec![99; scale.len()]);
             let Some(sup) = sub_scales(dtype, &block, &mut subs, &mut minima) else {
-                assert_eq!(dtype, Dtype::MXFP4);
+                let bytes = scale_bytes(dtype, &block).unwrap();
+                assert_eq!(bytes.len(), scale.len(), "{dtype}");
                 continue;
             };
+            assert_eq!(scale_bytes(dtype, &block), None, "{dtype}");
+            let unit = block_shape(dtype).unwrap().unit();
             let (d, dmin) = (f16::from_bits(sup.d).to_f32(), f16::from_bits(sup.dmin).to_f32());
             for g in 0..scale.len() {
-                assert_eq!((d * f32::from(subs[g])).to_bits(), scale[g].to_bits(), "{dtype} group {g}");
+                assert_eq!(
+                    (d * unit * f32::from(subs[g])).to_bits(),
+                    scale[g].to_bits(),
+                    "{dtype} group {g}"
+                );
                 assert_eq!(dmin * f32::from(minima[g]), min[g], "{dtype} group {g}");
             }
         }
@@ -105,6 +121,11 @@ fn a_scale_that_is_not_finite_is_found() {
         quantize(dtype, &vec![0.5; weights], &mut bytes).unwrap();
         check_finite(dtype, &bytes).unwrap();
         bytes[dtype.block_bytes() * 2..].fill(0xff);
+        if dtype == Dtype::NVFP4 {
+            // No byte means infinity or NaN.
+            check_finite(dtype, &bytes).unwrap();
+            continue;
+        }
         let error = check_finite(dtype, &bytes).unwrap_err();
         assert!(
             matches!(error, Error::NotFinite { index, .. } if index == dtype.block_weights() * 2),

@@ -41,6 +41,8 @@ fn quantizes_as_gguf_does_where_gguf_can() {
         Dtype::Q5_1,
         Dtype::Q8_0,
         Dtype::MXFP4,
+        Dtype::TQ1_0,
+        Dtype::TQ2_0,
     ] {
         let expected = fixture(&format!("{dtype}.q"));
         let mut out = Vec::new();

@@ -228,19 +228,9 @@ fn element(id: u32) -> Option<(Element, usize, usize)> {
 
 /// The name of an unsupported ggml type for messages; from `enum ggml_type`.
 fn type_name(id: u32) -> String {
-    const NAMES: [(u32, &str); 16] = [
+    const NAMES: [(u32, &str); 6] = [
         (9, "Q8_1"),
         (15, "Q8_K"),
-        (16, "IQ2_XXS"),
-        (17, "IQ2_XS"),
-        (18, "IQ3_XXS"),
-        (19, "IQ1_S"),
-        (21, "IQ3_S"),
-        (22, "IQ2_S"),
-        (29, "IQ1_M"),
-        (34, "TQ1_0"),
-        (35, "TQ2_0"),
-        (40, "NVFP4"),
         (41, "Q1_0"),
         (42, "Q2_0"),
         (4, "Q4_2 (withdrawn)"),

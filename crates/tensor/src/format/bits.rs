@@ -31,7 +31,7 @@ pub(super) fn nibbles(packed: &[u8], half: usize, q: &mut [u8]) {
 }
 
 /// Inverse of [`nibbles`]; only the low four bits of each code are taken.
-pub(super) fn put_nibbles(q: &[u8], half: usize, packed: &mut [u8]) {
+pub(crate) fn put_nibbles(q: &[u8], half: usize, packed: &mut [u8]) {
     for (bytes, q) in packed.chunks_exact_mut(half).zip(q.chunks_exact(2 * half)) {
         for i in 0..half {
             bytes[i] = (q[i] & 15) | (q[half + i] << 4);
@@ -83,7 +83,7 @@ pub(super) fn or_fifth_bits(packed: &[u8], q: &mut [u8]) {
 }
 
 /// Inverse of [`or_fifth_bits`].
-pub(super) fn put_fifth_bits(q: &[u8], packed: &mut [u8]) {
+pub(crate) fn put_fifth_bits(q: &[u8], packed: &mut [u8]) {
     packed.fill(0);
     for (i, q) in q.iter().enumerate() {
         packed[i / 8] |= (q >> 4 & 1) << (i % 8);

@@ -11,7 +11,8 @@ pub const QS: usize = 2;
 /// Bytes of a block.
 pub const BYTES: usize = QS + 16;
 /// The format's shape; codes are the table's values plus 128.
-pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 32, offset: 128, has_min: false, max_code: 241 };
+pub const BLOCK_SHAPE: BlockShape =
+    BlockShape { group: 32, offset: 128, has_min: false, max_code: 241, unit_exponent: 0 };
 /// What an index stands for: steps that widen away from zero, as weights thin out.
 pub const TABLE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 

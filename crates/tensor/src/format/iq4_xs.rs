@@ -18,7 +18,8 @@ pub const QS: usize = 8;
 /// Bytes of a block.
 pub const BYTES: usize = QS + 128;
 /// The format's shape; codes are the table's values plus 128.
-pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 32, offset: 128, has_min: false, max_code: 241 };
+pub const BLOCK_SHAPE: BlockShape =
+    BlockShape { group: 32, offset: 128, has_min: false, max_code: 241, unit_exponent: 0 };
 
 /// Reads the eight sub-scales, -32..=31.
 pub fn unpack_scales(high: u16, low: &[u8; 4]) -> [i8; 8] {

@@ -7,11 +7,21 @@
 //! same order. Layouts: `ggml/src/ggml-common.h` of llama.cpp; MXFP4 also in the OCP Microscaling Formats specification
 //! 1.0.
 
-mod bits;
+pub(crate) mod bits;
 mod encode;
+mod grids;
+mod i_quant;
+pub mod iq1_m;
+pub mod iq1_s;
+pub mod iq2_s;
+pub mod iq2_xs;
+pub mod iq2_xxs;
+pub mod iq3_s;
+pub mod iq3_xxs;
 pub mod iq4_nl;
 pub mod iq4_xs;
 pub mod mxfp4;
+pub mod nvfp4;
 pub mod plain;
 pub mod q2_k;
 pub mod q3_k;
@@ -24,6 +34,8 @@ pub mod q5_k;
 pub mod q6_k;
 pub mod q8_0;
 mod shape;
+pub mod tq1_0;
+pub mod tq2_0;
 
 pub use shape::{BlockShape, SuperScales};
 
@@ -95,6 +107,16 @@ formats! {
     IQ4_NL => iq4_nl,
     IQ4_XS => iq4_xs,
     MXFP4 => mxfp4,
+    NVFP4 => nvfp4,
+    IQ1_S => iq1_s,
+    IQ1_M => iq1_m,
+    IQ2_XXS => iq2_xxs,
+    IQ2_XS => iq2_xs,
+    IQ2_S => iq2_s,
+    IQ3_XXS => iq3_xxs,
+    IQ3_S => iq3_s,
+    TQ1_0 => tq1_0,
+    TQ2_0 => tq2_0,
 }
 
 /// The shape of a quantized format; none for the plain floats.
@@ -105,8 +127,8 @@ pub const fn block_shape(dtype: Dtype) -> Option<BlockShape> {
 /// Reads one block of a quantized format: `weight[i] = scale[g] * (q[i] - offset) - min[g]` with `g = i / group`.
 ///
 /// `block`: [`Dtype::block_bytes`]; `q`: `[block_weights]`, in weight order; `scale` and `min`: `[groups]`, `min` all 0
-/// where the format has none. For the formats with a table (IQ4_NL, IQ4_XS, MXFP4) `q` is the table's value plus the
-/// offset, so that the formula holds for them too; [`indices`] gives their 4-bit indices.
+/// where the format has none. For the formats with a [`table`] `q` is the table's value plus the offset, so that the
+/// formula holds for them too; [`indices`] gives their 4-bit indices.
 ///
 /// # Panics
 /// On lengths other than these, and on plain floats, which have no codes: both are mistakes of the caller.
@@ -123,7 +145,7 @@ pub fn codes(dtype: Dtype, block: &[u8], q: &mut [u8], scale: &mut [f32], min: &
 
 /// The raw scales of one block: `sub_scales` and `sub_minima` (`[groups]`, minima 0 where the format has none) under
 /// the two f16 that are returned. The formats with one scale a block have sub-scales of 1. None for plain floats, and
-/// for MXFP4, whose scale is a power of two.
+/// for the formats whose scales are small floats: [`scale_bytes`].
 ///
 /// # Panics
 /// On lengths that are not a block and its groups.
@@ -140,29 +162,55 @@ pub fn sub_scales(
     Some(read(block, sub_scales, sub_minima))
 }
 
-/// The table that a format's 4-bit indices look up, if it has one.
-pub const fn table(dtype: Dtype) -> Option<&'static [i8; 16]> {
+/// The bytes of a block's scales where they are small floats: the exponent of MXFP4 ([`mxfp4::half_power`]), a scale to
+/// each group of NVFP4 ([`nvfp4::half_scale`]). None for the other formats.
+///
+/// # Panics
+/// If `block` is shorter than a block.
+pub fn scale_bytes(dtype: Dtype, block: &[u8]) -> Option<&[u8]> {
     match dtype {
-        Dtype::IQ4_NL | Dtype::IQ4_XS => Some(&iq4_nl::TABLE),
-        Dtype::MXFP4 => Some(&mxfp4::TABLE),
+        Dtype::MXFP4 => Some(&block[mxfp4::E..mxfp4::QS]),
+        Dtype::NVFP4 => Some(&block[nvfp4::SCALES..nvfp4::QS]),
         _ => None,
     }
 }
 
-/// The 4-bit indices of one block of a format with a [`table`], in weight order; false for the other formats.
+/// The table that a format's 4-bit indices look up, if it has one. Tables of less than sixteen values end in zeros that no
+/// index looks up.
+pub const fn table(dtype: Dtype) -> Option<&'static [i8; 16]> {
+    match dtype {
+        Dtype::IQ4_NL | Dtype::IQ4_XS => Some(&iq4_nl::TABLE),
+        Dtype::MXFP4 | Dtype::NVFP4 => Some(&mxfp4::TABLE),
+        Dtype::IQ1_S | Dtype::IQ1_M => Some(&iq1_s::TABLE),
+        Dtype::IQ2_XXS | Dtype::IQ2_XS | Dtype::IQ2_S => Some(&iq2_xxs::TABLE),
+        Dtype::IQ3_XXS => Some(&iq3_xxs::TABLE),
+        Dtype::IQ3_S => Some(&iq3_s::TABLE),
+        _ => None,
+    }
+}
+
+/// The indices of one block of a format with a [`table`], in weight order; false for the other formats.
 ///
 /// # Panics
 /// On lengths that are not a block and its weights.
 pub fn indices(dtype: Dtype, block: &[u8], q: &mut [u8]) -> bool {
-    let start = match dtype {
-        Dtype::IQ4_NL => iq4_nl::QS,
-        Dtype::IQ4_XS => iq4_xs::QS,
-        Dtype::MXFP4 => mxfp4::QS,
+    let read: fn(&[u8], &mut [u8]) = match dtype {
+        Dtype::IQ4_NL => |block, q| bits::nibbles(&block[iq4_nl::QS..], 16, q),
+        Dtype::IQ4_XS => |block, q| bits::nibbles(&block[iq4_xs::QS..], 16, q),
+        Dtype::MXFP4 => |block, q| bits::nibbles(&block[mxfp4::QS..], 16, q),
+        Dtype::NVFP4 => nvfp4::indices,
+        Dtype::IQ1_S => iq1_s::indices,
+        Dtype::IQ1_M => iq1_m::indices,
+        Dtype::IQ2_XXS => iq2_xxs::indices,
+        Dtype::IQ2_XS => iq2_xs::indices,
+        Dtype::IQ2_S => iq2_s::indices,
+        Dtype::IQ3_XXS => iq3_xxs::indices,
+        Dtype::IQ3_S => iq3_s::indices,
         _ => return false,
     };
     assert_eq!(block.len(), dtype.block_bytes(), "{dtype}: bytes of a block");
     assert_eq!(q.len(), dtype.block_weights(), "{dtype}: weights of a block");
-    bits::nibbles(&block[start..], 16, q);
+    read(block, q);
     true
 }
 
@@ -267,5 +315,16 @@ fn finite(dtype: Dtype, bytes: &[u8]) -> bool {
         Dtype::Q2_K => halves::<{ q2_k::BYTES }>(bytes, [q2_k::D, q2_k::DMIN]),
         Dtype::Q3_K => halves::<{ q3_k::BYTES }>(bytes, [q3_k::D, q3_k::D]),
         Dtype::Q6_K => halves::<{ q6_k::BYTES }>(bytes, [q6_k::D, q6_k::D]),
+        Dtype::IQ1_S => halves::<{ iq1_s::BYTES }>(bytes, [0, 0]),
+        Dtype::IQ1_M => all::<{ iq1_m::BYTES }>(bytes, |block| iq1_m::scale_bits(block) & 0x7c00 != 0x7c00),
+        Dtype::IQ2_XXS => halves::<{ iq2_xxs::BYTES }>(bytes, [0, 0]),
+        Dtype::IQ2_XS => halves::<{ iq2_xs::BYTES }>(bytes, [0, 0]),
+        Dtype::IQ2_S => halves::<{ iq2_s::BYTES }>(bytes, [0, 0]),
+        Dtype::IQ3_XXS => halves::<{ iq3_xxs::BYTES }>(bytes, [0, 0]),
+        Dtype::IQ3_S => halves::<{ iq3_s::BYTES }>(bytes, [0, 0]),
+        Dtype::TQ1_0 => halves::<{ tq1_0::BYTES }>(bytes, [tq1_0::D, tq1_0::D]),
+        Dtype::TQ2_0 => halves::<{ tq2_0::BYTES }>(bytes, [tq2_0::D, tq2_0::D]),
+        // What E4M3 has for NaN is zero.
+        Dtype::NVFP4 => true,
     }
 }

@@ -12,7 +12,8 @@ pub const QS: usize = 1;
 /// Bytes of a block.
 pub const BYTES: usize = QS + 16;
 /// The format's shape; codes are the table's values plus 12.
-pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 32, offset: 12, has_min: false, max_code: 24 };
+pub const BLOCK_SHAPE: BlockShape =
+    BlockShape { group: 32, offset: 12, has_min: false, max_code: 24, unit_exponent: 0 };
 /// Twice the E2M1 float of each index.
 pub const TABLE: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 /// Beyond this exponent the largest weight, `12 * 2^(e - 128)`, is no f32.

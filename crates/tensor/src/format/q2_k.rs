@@ -16,7 +16,8 @@ pub const DMIN: usize = 82;
 /// Bytes of a block.
 pub const BYTES: usize = DMIN + 2;
 /// The format's shape.
-pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 16, offset: 0, has_min: true, max_code: 3 };
+pub const BLOCK_SHAPE: BlockShape =
+    BlockShape { group: 16, offset: 0, has_min: true, max_code: 3, unit_exponent: 0 };
 
 pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sub_scales, sub_minima| {
     for (g, &byte) in block[SCALES..QS].iter().enumerate() {

@@ -16,7 +16,8 @@ pub const D: usize = 108;
 /// Bytes of a block.
 pub const BYTES: usize = D + 2;
 /// The format's shape.
-pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 16, offset: 4, has_min: false, max_code: 7 };
+pub const BLOCK_SHAPE: BlockShape =
+    BlockShape { group: 16, offset: 4, has_min: false, max_code: 7, unit_exponent: 0 };
 
 /// Reads the 16 sub-scales, -32..=31, of their 12 bytes: eight hold the low four bits (of g in the low, of g + 8 in the
 /// high nibble), four the upper two bits (of g, g + 4, g + 8, g + 12).

@@ -16,7 +16,8 @@ pub const QS: usize = 16;
 /// Bytes of a block.
 pub const BYTES: usize = QS + 128;
 /// The format's shape.
-pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 32, offset: 0, has_min: true, max_code: 15 };
+pub const BLOCK_SHAPE: BlockShape =
+    BlockShape { group: 32, offset: 0, has_min: true, max_code: 15, unit_exponent: 0 };
 
 /// Reads eight sub-scales and eight sub-minima, 0..=63, of their 12 bytes (Q5_K has the same). The first four of each
 /// are six bits of bytes 0..4 and 4..8; the last four have their low bits in the nibbles of bytes 8..12 and their upper

@@ -15,7 +15,8 @@ pub const QS: usize = 8;
 /// Bytes of a block.
 pub const BYTES: usize = QS + 16;
 /// The format's shape.
-pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 32, offset: 0, has_min: true, max_code: 31 };
+pub const BLOCK_SHAPE: BlockShape =
+    BlockShape { group: 32, offset: 0, has_min: true, max_code: 31, unit_exponent: 0 };
 
 pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sub_scales, sub_minima| {
     (sub_scales[0], sub_minima[0]) = (1, 1);

@@ -17,7 +17,8 @@ pub const QS: usize = 48;
 /// Bytes of a block.
 pub const BYTES: usize = QS + 128;
 /// The format's shape.
-pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 32, offset: 0, has_min: true, max_code: 31 };
+pub const BLOCK_SHAPE: BlockShape =
+    BlockShape { group: 32, offset: 0, has_min: true, max_code: 31, unit_exponent: 0 };
 
 pub(super) const SUB_SCALES: Option<ReadSubScales> = q4_k::SUB_SCALES;
 

@@ -16,7 +16,8 @@ pub const D: usize = 208;
 /// Bytes of a block.
 pub const BYTES: usize = D + 2;
 /// The format's shape.
-pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 16, offset: 32, has_min: false, max_code: 63 };
+pub const BLOCK_SHAPE: BlockShape =
+    BlockShape { group: 16, offset: 32, has_min: false, max_code: 63, unit_exponent: 0 };
 
 pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sub_scales, sub_minima| {
     for (scale, &byte) in sub_scales.iter_mut().zip(&block[SCALES..D]) {

@@ -11,9 +11,18 @@ pub struct BlockShape {
     pub has_min: bool,
     /// Codes are `0..=max_code`.
     pub max_code: u8,
+    /// The power of two that scales are counted in: 0, or less where codes are multiples of a fraction.
+    pub unit_exponent: i32,
 }
 
-/// The raw scales of a block: group `g` has `scale = f16(d) * sub_scales[g]` and
+impl BlockShape {
+    /// `2^unit_exponent`.
+    pub const fn unit(self) -> f32 {
+        f32::from_bits(((127 + self.unit_exponent) as u32) << 23)
+    }
+}
+
+/// The raw scales of a block: group `g` has `scale = unit * f16(d) * sub_scales[g]` with [`BlockShape::unit`], and
 /// `min = f16(dmin) * sub_minima[g]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SuperScales {

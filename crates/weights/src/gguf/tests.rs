@@ -189,9 +189,9 @@ fn shapes_are_checked() {
 
 #[test]
 fn types_that_are_not_supported_are_named_with_those_that_are() {
-    let text = error(&one(&[256], 16, 0));
+    let text = error(&one(&[256], 41, 0));
     assert!(
-        text.contains("tensor 'w' has the type IQ2_XXS (ggml type 16)") && text.contains("Q4_K, Q5_K, Q6_K"),
+        text.contains("tensor 'w' has the type Q1_0 (ggml type 41)") && text.contains("Q4_K, Q5_K, Q6_K"),
         "{text}"
     );
     assert!(error(&one(&[256], 4, 0)).contains("Q4_2"));
