@@ -74,6 +74,16 @@ macro_rules! with_format {
             D::IQ4_NL => arm!(Iq4Nl),
             D::IQ4_XS => arm!(Iq4Xs),
             D::MXFP4 => arm!(Mxfp4),
+            D::NVFP4 => arm!(Nvfp4),
+            D::IQ1_S => arm!(Iq1S),
+            D::IQ1_M => arm!(Iq1M),
+            D::IQ2_XXS => arm!(Iq2Xxs),
+            D::IQ2_XS => arm!(Iq2Xs),
+            D::IQ2_S => arm!(Iq2S),
+            D::IQ3_XXS => arm!(Iq3Xxs),
+            D::IQ3_S => arm!(Iq3S),
+            D::TQ1_0 => arm!(Tq1),
+            D::TQ2_0 => arm!(Tq2),
             D::F32 | D::F16 | D::BF16 => $other,
         }
     }};

@@ -240,6 +240,22 @@ impl<T: Table> Codes for Lookup<T> {
     }
 }
 
+/// Three bits that index a [`Table`], of which the first eight values count.
+pub(crate) struct Lookup3<T>(std::marker::PhantomData<T>);
+
+impl<T: Table> Codes for Lookup3<T> {
+    const BYTES: usize = TwoAndBit::BYTES;
+    const BITS: u32 = 8;
+    const TABLE_LOOKUP: bool = true;
+    fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
+        TwoAndBit::put(q, lane, out);
+    }
+    #[inline(always)]
+    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
+        s.lookup(&T::VALUES, TwoAndBit::quad(s, codes, j))
+    }
+}
+
 /// Adds 128 to each of sixteen signed values.
 pub(crate) const fn biased(values: &[i8; 16]) -> [u8; 16] {
     let mut out = [0; 16];

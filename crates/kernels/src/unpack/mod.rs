@@ -17,9 +17,17 @@
 pub(crate) mod codes;
 pub(crate) mod scales;
 
+mod iq1_m;
+mod iq1_s;
+mod iq2_s;
+mod iq2_xs;
+mod iq2_xxs;
+mod iq3_s;
+mod iq3_xxs;
 mod iq4_nl;
 mod iq4_xs;
 mod mxfp4;
+mod nvfp4;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -31,10 +39,20 @@ mod q5_k;
 mod q6_k;
 mod q8_0;
 mod raw;
+mod tq1_0;
+mod tq2_0;
 
+pub(crate) use iq1_m::Iq1M;
+pub(crate) use iq1_s::Iq1S;
+pub(crate) use iq2_s::Iq2S;
+pub(crate) use iq2_xs::Iq2Xs;
+pub(crate) use iq2_xxs::Iq2Xxs;
+pub(crate) use iq3_s::Iq3S;
+pub(crate) use iq3_xxs::Iq3Xxs;
 pub(crate) use iq4_nl::Iq4Nl;
 pub(crate) use iq4_xs::Iq4Xs;
 pub(crate) use mxfp4::Mxfp4;
+pub(crate) use nvfp4::Nvfp4;
 pub(crate) use q2_k::Q2K;
 pub(crate) use q3_k::Q3K;
 pub(crate) use q4_0::Q4_0;
@@ -45,6 +63,8 @@ pub(crate) use q5_1::Q5_1;
 pub(crate) use q5_k::Q5K;
 pub(crate) use q6_k::Q6K;
 pub(crate) use q8_0::Q8_0;
+pub(crate) use tq1_0::Tq1;
+pub(crate) use tq2_0::Tq2;
 
 use crate::tune::{self, maddubs_i16, pow2_scale, tune};
 use codes::Codes;
@@ -68,7 +88,10 @@ impl RawBlock {
         let (sub_scales, sub_minima) = (&mut self.sub_scales[..groups], &mut self.sub_minima[..groups]);
         match format::sub_scales(F::DTYPE, block, sub_scales, sub_minima) {
             Some(factors) => (self.d, self.dmin) = (factors.d, factors.dmin),
-            None => self.exponent = block[format::mxfp4::E],
+            None => {
+                let bytes = format::scale_bytes(F::DTYPE, block).unwrap_or_default();
+                self.scale_bytes[..groups].copy_from_slice(bytes);
+            }
         }
     }
 
@@ -79,11 +102,13 @@ impl RawBlock {
         let code =
             F::BLOCK_SHAPE.offset.max(i32::from(F::BLOCK_SHAPE.max_code) - F::BLOCK_SHAPE.offset) as f32;
         let factor = |bits: u16| half::f16::from_bits(bits).to_f32().abs();
-        if F::Scales::POWER_OF_TWO {
-            return f32::exp2(f32::from(self.exponent) - 128.0) * code;
+        if let Some(scale) = F::Scales::SCALE_OF_BYTE {
+            let scales = self.scale_bytes[..groups].iter().map(|byte| scale(*byte));
+            return scales.fold(0.0, f32::max) * code;
         }
-        let scale =
-            factor(self.d) * largest(&mut self.sub_scales[..groups].iter().map(|scale| scale.unsigned_abs()));
+        let scale = F::BLOCK_SHAPE.unit()
+            * factor(self.d)
+            * largest(&mut self.sub_scales[..groups].iter().map(|scale| scale.unsigned_abs()));
         scale * code + factor(self.dmin) * largest(&mut self.sub_minima[..groups].iter().copied())
     }
 }
@@ -158,7 +183,13 @@ pub(crate) const fn unpack_bound<F: Format>() -> bool {
 /// Reads the head of `block`.
 #[inline(always)]
 pub(crate) fn head<S: Simd, F: Format>(s: S, block: &[u8]) -> [S::F; 2] {
-    F::Scales::head(s, &block[..F::Scales::HEAD_BYTES * S::LANES])
+    let [factor, bias] = F::Scales::head(s, &block[..F::Scales::HEAD_BYTES * S::LANES]);
+    // The unit is not in the stored f16, which might be too small a number for it.
+    if const { F::BLOCK_SHAPE.unit_exponent == 0 } {
+        [factor, bias]
+    } else {
+        [s.mul(factor, s.splat(const { F::BLOCK_SHAPE.unit() })), bias]
+    }
 }
 
 /// The sub-block scales and the codes of sub-block `i` of `block`.

@@ -15,8 +15,8 @@ pub(crate) struct RawBlock {
     pub(crate) d: u16,
     /// The block's factor of the minima, as bits of a half-precision float.
     pub(crate) dmin: u16,
-    /// The scale as a power of two, where the format has that.
-    pub(crate) exponent: u8,
+    /// The scales, where the format has them as bytes.
+    pub(crate) scale_bytes: [u8; MAX_GROUPS],
     /// Sub-block scales, one for each group of the format.
     pub(crate) sub_scales: [i8; MAX_GROUPS],
     /// Sub-block minima, one for each group of the format.
@@ -27,6 +27,6 @@ impl RawBlock {
     /// A block of zeros.
     pub(super) fn new() -> RawBlock {
         let (codes, sub_scales, sub_minima) = ([0; MAX_BLOCK_WEIGHTS], [0; MAX_GROUPS], [0; MAX_GROUPS]);
-        RawBlock { codes, d: 0, dmin: 0, exponent: 0, sub_scales, sub_minima }
+        RawBlock { codes, d: 0, dmin: 0, scale_bytes: [0; MAX_GROUPS], sub_scales, sub_minima }
     }
 }

@@ -5,6 +5,7 @@
 
 use super::raw::RawBlock;
 use cpu::simd::Simd;
+use tensor::format::{mxfp4, nvfp4};
 
 /// A scale layout.
 pub(crate) trait Scales {
@@ -20,8 +21,8 @@ pub(crate) trait Scales {
     fn put_head(raw: &RawBlock, lane: usize, lanes: usize, head: &mut [u8]);
     /// Writes the scales of sub-block `i` of `lane`.
     fn put_sub_scales(_raw: &RawBlock, _i: usize, _lane: usize, _lanes: usize, _sub_scales: &mut [u8]) {}
-    /// Whether scales are powers of two only.
-    const POWER_OF_TWO: bool = false;
+    /// The scale that a byte means, where scales are bytes.
+    const SCALE_OF_BYTE: Option<fn(u8) -> f32> = None;
     /// Whether scales are signed bytes, one for 16 weights, without a bias.
     const INT8_SUB_SCALES: bool = false;
     /// Reads the head: the factors of scales, and of biases where there are any, for all lanes.
@@ -102,13 +103,13 @@ impl Scales for F16ScaleBias {
 pub(crate) struct Exponent;
 
 impl Scales for Exponent {
-    const POWER_OF_TWO: bool = true;
+    const SCALE_OF_BYTE: Option<fn(u8) -> f32> = Some(mxfp4::half_power);
     const HEAD_BYTES: usize = 1;
     const SUB_BYTES: usize = 0;
     const GROUPS: usize = 1;
     const BIAS: bool = false;
     fn put_head(raw: &RawBlock, lane: usize, _: usize, head: &mut [u8]) {
-        head[lane] = raw.exponent;
+        head[lane] = raw.scale_bytes[0];
     }
     #[inline(always)]
     fn head<S: Simd>(s: S, head: &[u8]) -> [S::F; 2] {
@@ -239,4 +240,45 @@ impl Scales for SuperScale16 {
     fn sub_scales_i16<S: Simd>(s: S, sub_scales: &[u8]) -> [S::I; 2] {
         [s.load_i8_dup_i16(sub_scales), s.load_i8_dup_i16(&sub_scales[S::LANES..])]
     }
+}
+
+/// A float of eight bits without a sign (E4M3) for 16 weights, halved for values that are doubled, as in NVFP4.
+pub(crate) struct E4M3Scale16;
+
+impl Scales for E4M3Scale16 {
+    const SCALE_OF_BYTE: Option<fn(u8) -> f32> = Some(nvfp4::half_scale);
+    const HEAD_BYTES: usize = 0;
+    const SUB_BYTES: usize = 2;
+    const GROUPS: usize = 2;
+    const BIAS: bool = false;
+    fn put_head(_: &RawBlock, _: usize, _: usize, _: &mut [u8]) {}
+    fn put_sub_scales(raw: &RawBlock, i: usize, lane: usize, lanes: usize, sub_scales: &mut [u8]) {
+        for half in 0..2 {
+            let byte = raw.scale_bytes[2 * i + half];
+            // Zero for what is no number; without the bit that counts for nothing.
+            sub_scales[half * lanes + lane] = if byte == 0x7f { 0 } else { byte & 0x7f };
+        }
+    }
+    #[inline(always)]
+    fn head<S: Simd>(s: S, _: &[u8]) -> [S::F; 2] {
+        [s.splat(1.0), s.splat(0.0)]
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, [factor, _]: [S::F; 2], sub_scales: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        let scale = [e4m3(s, sub_scales), e4m3(s, &sub_scales[S::LANES..])];
+        (scale.map(|scale| s.mul(scale, factor)), [s.splat(0.0); 2])
+    }
+}
+
+/// Half of the float that each byte means, an exponent of four bits over a mantissa of three.
+#[inline(always)]
+fn e4m3<S: Simd>(s: S, bytes: &[u8]) -> S::F {
+    let both = s.load_u8(bytes);
+    // The exponent: x/8 rounded down, as x/8 − 7/16 rounded to nearest.
+    let exponent = s.round(s.fma(both, s.splat(0.125), s.splat(-0.4375)));
+    let mantissa = s.fma(exponent, s.splat(-8.0), both);
+    // The mantissa has a leading one, which is not stored, unless the exponent is zero; that one counts as one.
+    let normal = s.min(exponent, s.splat(1.0));
+    let steps = s.fma(normal, s.splat(8.0), mantissa);
+    s.mul(steps, s.pow2(s.sub(s.max(exponent, s.splat(1.0)), s.splat(11.0))))
 }

@@ -32,7 +32,10 @@ fn random_weights(dtype: Dtype, rows: usize, cols: usize, noise: &mut Noise) -> 
         Dtype::Q2_K => &[80, 82],
         Dtype::Q3_K => &[108],
         Dtype::Q6_K => &[208],
-        Dtype::MXFP4 | Dtype::F32 | Dtype::F16 | Dtype::BF16 => &[],
+        Dtype::IQ1_S | Dtype::IQ2_XXS | Dtype::IQ2_XS | Dtype::IQ2_S | Dtype::IQ3_XXS | Dtype::IQ3_S => &[0],
+        Dtype::TQ1_0 => &[52],
+        Dtype::TQ2_0 => &[64],
+        Dtype::IQ1_M | Dtype::MXFP4 | Dtype::NVFP4 | Dtype::F32 | Dtype::F16 | Dtype::BF16 => &[],
     };
     for block in bytes.chunks_exact_mut(dtype.block_bytes()) {
         for &at in factors {
@@ -41,6 +44,12 @@ fn random_weights(dtype: Dtype, rows: usize, cols: usize, noise: &mut Noise) -> 
         }
         match dtype {
             Dtype::MXFP4 => block[0] = 120 + block[0] % 8,
+            Dtype::NVFP4 => block[..4].iter_mut().for_each(|scale| *scale %= 64),
+            // The upper half of the f16, which is in nibbles: 0.008 to 0.03 of either sign.
+            Dtype::IQ1_M => {
+                block[53] &= 0x7f;
+                block[55] = block[55] & 0x8f | 0x20;
+            }
             Dtype::F32 => block.copy_from_slice(&noise.unit().to_le_bytes()),
             Dtype::F16 => block.copy_from_slice(&half::f16::from_f32(noise.unit()).to_le_bytes()),
             Dtype::BF16 => block.copy_from_slice(&half::bf16::from_f32(noise.unit()).to_le_bytes()),
@@ -92,7 +101,11 @@ fn rows_of_prompts_are_within_budget_and_neither_batch_nor_answers_beside_them_m
     let mut noise = Noise(24);
     for dtype in Dtype::ALL {
         // More panels than a block has, one alone at the end; no whole number of pieces where the format has short blocks.
-        let cols = if dtype.block_weights() == 256 { 768 } else { 544 };
+        let cols = match dtype.block_weights() {
+            256 => 768,
+            64 => 576,
+            _ => 544,
+        };
         let outputs = if dtype == Dtype::Q4_K { 553 } else { 37 };
         let bytes = random_weights(dtype, outputs, cols, &mut noise);
         for tier in Tier::available() {

@@ -1,0 +1,16 @@
+//! TQ2_0: -1, 0 and 1 in 2 bits, and a scale for 256 weights.
+
+use tensor::Dtype;
+
+use super::Format;
+use super::codes::Two;
+use super::scales::F16Scale;
+
+/// The format TQ2_0.
+pub(crate) struct Tq2;
+
+impl Format for Tq2 {
+    const DTYPE: Dtype = Dtype::TQ2_0;
+    type Codes = Two;
+    type Scales = F16Scale;
+}
