@@ -8,6 +8,7 @@ mod dtype;
 mod error;
 pub mod format;
 mod parse;
+pub mod repack;
 
 pub use dtype::Dtype;
 pub use error::Error;

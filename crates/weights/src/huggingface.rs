@@ -2,6 +2,7 @@
 
 mod files;
 mod modules;
+mod quantized;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ use files::{MAX_CONFIG_BYTES, SINGLE, bytes, json};
 pub use files::LazyFile;
 pub use modules::Module;
 pub(crate) use modules::{ExtraWeights, extra_weights};
+pub use quantized::Quantization;
+pub(crate) use quantized::{Method, method};
 
 /// Largest tokenizer.json or shard index, in bytes; the largest in use have about 40 MB.
 const MAX_LIST_BYTES: u64 = 256 << 20;

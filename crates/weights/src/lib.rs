@@ -19,4 +19,4 @@ pub mod store;
 
 pub use element::Element;
 pub use ledger::Ledger;
-pub use opened::{Error, Metadata, ModelFormat, Opened, PlacedTensor, Tensor, TensorInfo, open};
+pub use opened::{Error, Metadata, ModelFormat, Opened, PlacedTensor, Repacked, Tensor, TensorInfo, open};

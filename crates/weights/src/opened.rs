@@ -1,6 +1,9 @@
 //! An opened model: metadata and memory-mapped tensors, from a GGUF file or a Hugging Face directory.
 
+mod entry;
 mod error;
+mod fold;
+mod repacked;
 mod tensors;
 
 use std::collections::HashMap;
@@ -15,13 +18,15 @@ use cpu::Map;
 
 use crate::element::Element;
 use crate::gguf::{self, Gguf, Split};
-use crate::huggingface::{self, ExtraWeights};
+use crate::huggingface::{self, ExtraWeights, Quantization};
 use crate::ledger::Ledger;
 use crate::magic;
 use crate::packed::{self, FileKey};
 use crate::safetensors;
 
+use entry::{Entry, Place};
 pub use error::Error;
+pub use repacked::Repacked;
 pub use tensors::{PlacedTensor, Tensor, TensorInfo};
 
 /// The file format of a model.
@@ -102,15 +107,6 @@ impl Bytes {
     }
 }
 
-#[derive(Debug)]
-struct Entry {
-    name: String,
-    element: Element,
-    shape: Vec<usize>,
-    part: usize,
-    range: Range<usize>,
-}
-
 /// An opened model: its metadata is read, its weights are mapped.
 #[derive(Debug)]
 pub struct Opened {
@@ -119,6 +115,7 @@ pub struct Opened {
     parts: Vec<Part>,
     entries: Vec<Entry>,
     index: HashMap<String, usize>,
+    quantization: Option<Quantization>,
     /// Worked out once.
     keys: OnceLock<Option<Vec<FileKey>>>,
 }
@@ -160,7 +157,7 @@ impl Opened {
             let range = t.start..t.start + bytes;
             assert!(range.end <= opened.parts[t.part].bytes.len(), "tensor {} is inside its part", t.name);
             let element = Element::Weights(t.dtype);
-            let entry = Entry { name: t.name, element, shape: t.shape, part: t.part, range };
+            let entry = Entry { name: t.name, element, shape: t.shape, part: t.part, range, recipe: None };
             opened.add(entry).expect("each name once");
         }
         opened
@@ -224,6 +221,7 @@ impl Opened {
                 shape: t.shape,
                 part: number,
                 range: t.range,
+                recipe: None,
             })?;
         }
         Ok(())
@@ -245,7 +243,30 @@ impl Opened {
         for ExtraWeights { file, prefix } in extra {
             opened.add_safetensors(&file, &prefix)?;
         }
+        opened.fold_quantized();
         Ok(opened)
+    }
+
+    /// Makes one weight of the tensors of each layer that another library quantized. Where that is not possible, the
+    /// tensors stay, and [`Opened::quantization`] says why.
+    fn fold_quantized(&mut self) {
+        let Metadata::HuggingFace(metadata) = &self.metadata else { return };
+        let Some((name, method)) = huggingface::method(&metadata.config) else { return };
+        let folded =
+            method.and_then(|method| fold::fold(&self.entries, method, &|place| self.bytes_at(place)));
+        let (entries, refused) = match folded {
+            Ok(entries) => (Some(entries), None),
+            Err(why) => (None, Some(why)),
+        };
+        self.quantization = Some(Quantization { method: name, refused });
+        if let Some(entries) = entries {
+            self.index = entries.iter().enumerate().map(|(at, entry)| (entry.name.clone(), at)).collect();
+            self.entries = entries;
+        }
+    }
+
+    fn bytes_at(&self, place: &Place) -> Option<&[u8]> {
+        self.parts.get(place.part)?.bytes.get(place.range.clone())
     }
 
     /// Maps a safetensors file and adds its tensors, their names behind `prefix`; returns the index of its part.
@@ -260,7 +281,8 @@ impl Opened {
         self.parts.push(Part { path: path.to_owned(), bytes: Bytes::File(map) });
         for t in records {
             let name = format!("{prefix}{}", t.name);
-            self.add(Entry { name, element: t.element, shape: t.shape, part: number, range: t.range })?;
+            let (element, shape, range) = (t.element, t.shape, t.range);
+            self.add(Entry { name, element, shape, part: number, range, recipe: None })?;
         }
         Ok(number)
     }
@@ -268,7 +290,7 @@ impl Opened {
     fn empty(path: &Path, metadata: Metadata) -> Opened {
         let path = path.to_owned();
         let (parts, entries, index) = (Vec::new(), Vec::new(), HashMap::new());
-        Opened { path, metadata, parts, entries, index, keys: OnceLock::new() }
+        Opened { path, metadata, parts, entries, index, quantization: None, keys: OnceLock::new() }
     }
 
     fn add(&mut self, entry: Entry) -> Result<(), Error> {
@@ -319,9 +341,25 @@ impl Opened {
         self.index.get(name).map(|&i| self.entries[i].info())
     }
 
-    /// The tensor `name`; `None` if there is no such tensor, or its element type is not a supported weight format.
+    /// How another library quantized the weights, and whether they are read; `None` if none did.
+    pub fn quantization(&self) -> Option<&Quantization> {
+        self.quantization.as_ref()
+    }
+
+    /// The weight `name` if another library quantized it: it is no tensor of the file, but made of several.
+    pub fn repacked(&self, name: &str) -> Option<Repacked<'_>> {
+        let entry = &self.entries[*self.index.get(name)?];
+        // Folding has checked it.
+        Repacked::new(entry, |place| self.bytes_at(place))?.ok()
+    }
+
+    /// The tensor `name`; `None` if there is no such tensor, its element type is not a supported weight format, or it is
+    /// [repacked](Opened::repacked).
     pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
         let entry = &self.entries[*self.index.get(name)?];
+        if entry.recipe.is_some() {
+            return None;
+        }
         let Element::Weights(dtype) = entry.element else { return None };
         let bytes = &self.parts[entry.part].bytes[entry.range.clone()];
         Some(Tensor { name: &entry.name, dtype, shape: entry.shape.clone(), bytes })
@@ -404,12 +442,6 @@ impl Opened {
 /// When a file had been changed last as it was mapped, in nanoseconds since 1970.
 fn modified_ns(map: &Map) -> Option<u64> {
     u64::try_from(map.modified()?.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()
-}
-
-impl Entry {
-    fn info(&self) -> TensorInfo<'_> {
-        TensorInfo { name: &self.name, element: self.element, shape: &self.shape, bytes: self.range.len() }
-    }
 }
 
 fn map_gguf(path: &Path) -> Result<(Part, Gguf), Error> {
