@@ -130,6 +130,14 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
+    /// A weight that another library quantized has a value that no format here holds.
+    #[error("tensor {name}: {source}")]
+    Repack {
+        /// The weight's name.
+        name: String,
+        /// The place and the value.
+        source: tensor::repack::Error,
+    },
     /// A weight could not be packed.
     #[error("tensor {name}: {source}")]
     Pack {

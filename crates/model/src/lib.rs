@@ -33,6 +33,7 @@ mod names;
 mod packed;
 mod qkv;
 mod relative;
+mod repacked;
 mod rope;
 mod router;
 mod routing;

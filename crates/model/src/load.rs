@@ -227,7 +227,10 @@ impl WeightLoader<'_> {
         opened: &Opened,
     ) -> Result<(), Error> {
         let (dtype, precision) = weight.packed_as(self.format, self.precision, compute.tier);
-        let arranged = weight.in_rows();
+        let arranged = match &weight.repacked {
+            Some(repacked) => Some(repacked.blocks(compute, weight.rows)?),
+            None => weight.in_rows(),
+        };
         let source = arranged.as_deref().unwrap_or(weight.bytes);
         let converted = match dtype == weight.dtype {
             true => arranged,

@@ -3,6 +3,7 @@
 use crate::arrange::Arrangement;
 use crate::error::Error;
 use crate::names;
+use crate::repacked::RepackedRows;
 use crate::source::Source;
 use crate::spec::Spec;
 use crate::tensor_location::{BLOCKS, Slice, TensorLocation, scales_of};
@@ -12,7 +13,7 @@ use cpu::Tier;
 use kernels::{Matrix, Precision};
 use std::collections::HashSet;
 use tensor::Dtype;
-use weights::Opened;
+use weights::{Opened, Repacked};
 
 /// A weight of the spec with its bytes in the mapped file, not yet read.
 pub(crate) struct LocatedWeight<'a> {
@@ -23,9 +24,12 @@ pub(crate) struct LocatedWeight<'a> {
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     pub(crate) vector: bool,
+    /// The bytes in the file; of a repacked weight its codes.
     pub(crate) bytes: &'a [u8],
     /// How the weight lies in `bytes`.
     pub(crate) arrangement: Arrangement<'a>,
+    /// What makes the rows if another library quantized them.
+    pub(crate) repacked: Option<RepackedRows<'a>>,
 }
 
 impl LocatedWeight<'_> {
@@ -57,7 +61,7 @@ impl LocatedWeight<'_> {
     ) -> (Dtype, Precision) {
         let precision = self.precision(of_model);
         let float = matches!(self.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16);
-        if self.role.is_task() || !float {
+        if self.role.is_task() || !float || self.repacked.is_some() {
             return (self.dtype, precision);
         }
         let embedding = self.role == WeightRole::Embedding;
@@ -166,6 +170,9 @@ fn cut<'a>(
     place: &TensorLocation,
     decl: &WeightDecl,
 ) -> Result<LocatedWeight<'a>, Error> {
+    if let Some(weight) = opened.repacked(&place.name) {
+        return cut_repacked(weight, place, decl);
+    }
     if let Slice::ExpertBlocks { index, count, first, step } = place.slice {
         return blocks(opened, &place.name, decl, (index, count), (first, step));
     }
@@ -214,7 +221,7 @@ fn cut<'a>(
         // Single values are moved.
         vector_format(&place.name, dtype)?;
     }
-    Ok(LocatedWeight { role: decl.role, name, dtype, rows, cols, vector, bytes, arrangement })
+    Ok(LocatedWeight { role: decl.role, name, dtype, rows, cols, vector, bytes, arrangement, repacked: None })
 }
 
 /// The rows `first`, `first + step`, … of expert `index` in MXFP4, whose blocks are in one tensor `[experts, rows, blocks, 16]` and exponents in another.
@@ -251,5 +258,41 @@ fn blocks<'a>(
         vector: false,
         bytes,
         arrangement,
+        repacked: None,
+    })
+}
+
+/// The rows of a weight that another library quantized, after checking its whole shape.
+fn cut_repacked<'a>(
+    weight: Repacked<'a>,
+    place: &TensorLocation,
+    decl: &WeightDecl,
+) -> Result<LocatedWeight<'a>, Error> {
+    let (name, dtype) = (place.name.clone(), weight.dtype());
+    let &[rows, cols] = decl.shape.as_slice() else {
+        return Err(Error::VectorFormat { name, found: dtype.name() });
+    };
+    let (first, of) = match place.slice {
+        Slice::Whole => (0, Some(rows)),
+        Slice::Rows { first, of } => (first, Some(of)),
+        // Experts in one tensor are of no method that is read.
+        _ => (0, None),
+    };
+    if decl.role.is_table() || of.map(|of| [of, cols]) != Some(weight.shape) || first + rows > weight.shape[0]
+    {
+        let (found, expected) = (weight.shape.to_vec(), vec![of.unwrap_or(rows), cols]);
+        return Err(Error::Shape { name, found, expected });
+    }
+    let repacked = Some(RepackedRows { weight, first });
+    Ok(LocatedWeight {
+        role: decl.role,
+        name,
+        dtype,
+        rows,
+        cols,
+        vector: false,
+        bytes: weight.codes,
+        arrangement: Arrangement::Rows,
+        repacked,
     })
 }

@@ -11,6 +11,7 @@ mod keys;
 mod models_truth;
 mod packed;
 mod planned_is_loaded;
+mod quantized;
 mod runner;
 mod shapes;
 mod transformers;

@@ -8,6 +8,7 @@ mod models_store;
 mod models_truth;
 mod opened;
 mod packages;
+mod quantized;
 mod sentence_transformers;
 mod served;
 mod store_http;

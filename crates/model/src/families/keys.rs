@@ -6,7 +6,6 @@
 
 use crate::error::Error;
 use crate::source::{Key, RawValue, Source};
-use serde_json::Value;
 
 /// The values with which a key has no effect.
 enum Neutral {
@@ -163,7 +162,7 @@ pub(super) fn refuse(source: &Source, family: &str) -> Result<(), Error> {
 /// Refuses files that are not a language model (adapters, projectors), and weights that another library quantized.
 pub(super) fn refuse_non_models(source: &Source) -> Result<(), Error> {
     match source.config() {
-        Some(config) => quantized(source, config),
+        Some(_) => quantized(source),
         None => gguf(source),
     }
 }
@@ -206,24 +205,17 @@ const QUANTIZED: [(&str, &str); 7] = [
     (".SCB", "bitsandbytes"),
 ];
 
-fn quantized(source: &Source, config: &serde_json::Map<String, Value>) -> Result<(), Error> {
-    for key in ["quantization_config", "compression_config"] {
-        let Some(settings) = config.get(key).filter(|value| !value.is_null()) else { continue };
-        let text = |name: &str| settings.get(name).and_then(Value::as_str);
-        let off = |name: &str| settings.get(name).and_then(Value::as_bool) == Some(false);
-        // An unquantized checkpoint may still have the settings of its training.
-        if off("load_in_4bit") && off("load_in_8bit") {
-            continue;
-        }
-        let method = text("quant_method").or_else(|| text("quant_algo")).or_else(|| text("format"));
+fn quantized(source: &Source) -> Result<(), Error> {
+    if let Some(quantization) = source.opened().quantization() {
+        let method = quantization.method.clone();
         // Blocks and exponents of gpt-oss, which are read.
-        if method == Some("mxfp4")
-            && source.names().iter().any(|name| matches!(*name, "GptOssForCausalLM" | "gpt_oss"))
-        {
-            continue;
+        let own = method == "mxfp4"
+            && source.names().iter().any(|name| matches!(*name, "GptOssForCausalLM" | "gpt_oss"));
+        match quantization.refused.clone() {
+            Some(told) if !own => return Err(Error::Quantized { method, told }),
+            Some(_) => {}
+            None => return Ok(()),
         }
-        let method = method.unwrap_or("a method without a name").to_owned();
-        return Err(Error::Quantized { method, told: format!("{key} in config.json") });
     }
     for tensor in source.opened().tensors() {
         if let Some((_, method)) = QUANTIZED.iter().find(|(end, _)| tensor.name.ends_with(end)) {

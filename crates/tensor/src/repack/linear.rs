@@ -39,6 +39,16 @@ pub enum Zeros<'a> {
     },
 }
 
+impl Zeros<'_> {
+    /// Whether words of zero points hold so many rows.
+    fn fit(&self, rows: usize, layout: CodeLayout) -> bool {
+        match self {
+            Zeros::Middle | Zeros::Packed { layout: ZeroLayout::RowsFirst, .. } => true,
+            Zeros::Packed { .. } => rows.is_multiple_of(layout.codes_a_word()),
+        }
+    }
+}
+
 /// How packed zero points lie, each word 32/bits rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZeroLayout {
@@ -79,9 +89,11 @@ impl<'a> Linear<'a> {
         let group = scales.cols;
         let whole = scales.rows > 0
             && group > 0
+            && cols > 0
             && cols.is_multiple_of(PIECE)
             && (group.is_multiple_of(PIECE) || group >= cols)
             && layout.fits(rows)
+            && zeros.fit(rows, layout)
             && matches!(scales.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16);
         if !whole {
             return Err(Error::Shape { rows, cols, group });

@@ -84,15 +84,15 @@ fn kind(entry: &Entry, method: Method) -> Option<(&str, Kind)> {
 }
 
 /// A layer's tensors.
-struct Layer<'a> {
+struct Layer<'a, 'i> {
     entries: &'a [Entry],
-    index: &'a HashMap<&'a str, usize>,
+    index: &'i HashMap<&'a str, usize>,
     stem: &'a str,
     /// The tensors that were taken.
     used: Vec<usize>,
 }
 
-impl<'a> Layer<'a> {
+impl<'a> Layer<'a, '_> {
     fn take(&mut self, name: &str) -> Option<&'a Entry> {
         let at = *self.index.get(format!("{}.{name}", self.stem).as_str())?;
         self.used.push(at);
