@@ -36,6 +36,8 @@ pub enum Activation {
     Gelu,
     /// `max(x, 0)`
     Relu,
+    /// `max(x, 0)²`
+    Relu2,
     /// `tanh(x)`
     Tanh,
     /// `1 / (1 + e^-x)`
@@ -156,6 +158,7 @@ pub(crate) fn activate_slice<S: Simd>(
         Activation::GeluTanh => map_lanes::<S, GeluTanh>(s, 0.0, from, factor, x),
         Activation::Gelu => map_lanes::<S, Gelu>(s, 0.0, from, factor, x),
         Activation::Relu => map_lanes::<S, Relu>(s, 0.0, from, factor, x),
+        Activation::Relu2 => map_lanes::<S, Relu2>(s, 0.0, from, factor, x),
         Activation::Tanh => map_lanes::<S, Tanh>(s, 0.0, from, factor, x),
         Activation::Sigmoid => map_lanes::<S, Sigmoid>(s, 0.0, from, factor, x),
         Activation::ClampedSwish => map_lanes::<S, ClampedSwish>(s, 0.0, from, factor, x),
@@ -190,6 +193,7 @@ struct Silu;
 struct GeluTanh;
 struct Gelu;
 struct Relu;
+struct Relu2;
 struct Tanh;
 struct Sigmoid;
 struct ClampedSwish;
@@ -223,6 +227,14 @@ impl Lanewise for Relu {
     #[inline(always)]
     fn at<S: Simd>(s: S, v: S::F, _: f32) -> S::F {
         s.max(v, s.splat(0.0))
+    }
+}
+
+impl Lanewise for Relu2 {
+    #[inline(always)]
+    fn at<S: Simd>(s: S, v: S::F, _: f32) -> S::F {
+        let positive = s.max(v, s.splat(0.0));
+        s.mul(positive, positive)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::experts::{self, MixtureInput};
 use crate::load::Model;
 use crate::mixer::Mixer;
 use crate::mlp::{MlpBuffers, bias, feed_forward};
-use crate::qkv::{gated_qkv, qkv};
+use crate::qkv::{gated_qkv, qkv, temper};
 use crate::scratch::Scratch;
 use crate::short_conv::short_conv;
 use crate::spec::{NormKind, Spec};
@@ -203,7 +203,10 @@ impl Model {
             sinks: weights.sinks.as_deref(),
         };
         let Scratch { q, mixed, attention_out, .. } = scratch;
-        let (q, out) = (&q[..used], &mut attention_out[..used]);
+        let (q, out) = (&mut q[..used], &mut attention_out[..used]);
+        if let Some(temperature) = spec.query_temperature {
+            temper(compute, temperature, batch.sequences, q, spec.query_width());
+        }
         if spec.attention_gate {
             let attended = &mut mixed[..used];
             kernels::attention(compute, kv, params, q, batch.sequences, attended);
@@ -243,7 +246,11 @@ impl Model {
                     Some(weights) => {
                         activations.set_normed(compute, norm(spec, weights), x, h, mlp.formats, decode_rows);
                     }
-                    None => activations.set(compute, h, width, mlp.formats, decode_rows),
+                    // Beside attention the feed-forward reads the norm of the layer's input.
+                    None => {
+                        let input = if spec.parallel { &*h } else { &*x };
+                        activations.set(compute, input, width, mlp.formats, decode_rows);
+                    }
                 }
                 feed_forward(compute, spec, mlp, decode_rows, &mut MlpBuffers { gate, up, activations }, out);
             }

@@ -60,5 +60,8 @@ pub use packed::{PackedCache, PackedCacheReport, PackedPlace};
 pub use rope::{Rope, RopeScaling};
 pub use scratch::Scratch;
 pub use source::Source;
-pub use spec::{Biases, Direction, FeedForward, Layer, LmHead, Norm, NormKind, NormPlace, Positions, Spec};
+pub use spec::{
+    Biases, Direction, FeedForward, Layer, LmHead, Norm, NormKind, NormPlace, Positions, QkNorm,
+    QueryTemperature, Spec,
+};
 pub use weight_role::{LayerWeight, WeightDecl, WeightRole};

@@ -104,7 +104,7 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
         LayerWeight::OutBias => one("attn_output.bias"),
         LayerWeight::AttentionPostNorm => any(&["post_attention_norm.weight", "attn_output_norm.weight"]),
         LayerWeight::AttentionPostNormBias => one("attn_output_norm.bias"),
-        // In a GGUF of gpt-oss or Qwen3.5, "post_attention_norm" precedes the feed-forward.
+        // In a GGUF of gpt-oss, Qwen3.5 or Seed-OSS, "post_attention_norm" precedes the feed-forward.
         LayerWeight::FeedNorm if spec.norm_place == NormPlace::Pre => {
             any(&["ffn_norm.weight", "post_attention_norm.weight"])
         }
@@ -158,6 +158,13 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
     let (q, kv) = (spec.query_width(), spec.kv_width());
     let qkv = q + 2 * kv;
     let ff = spec.layers[layer].feed.width();
+    // Granite 4 has the fused tensor of a shared expert also where there are no experts.
+    let gate_and_up = |[own, lfm]: [&str; 2], first| {
+        let mut all = fused(own, "mlp.gate_up_proj.weight", first, 2 * ff);
+        all.push(TensorLocation::whole(full(lfm)));
+        all.push(TensorLocation::rows(full("shared_mlp.input_linear.weight"), first, 2 * ff));
+        all
+    };
     // In models with post-norms, "post_attention_layernorm" is the post-norm; in others it precedes the feed-forward.
     let feed_norm = if spec.norm_place == NormPlace::Sandwich {
         "pre_feedforward_layernorm"
@@ -173,8 +180,16 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
         LayerWeight::KeyBias => fused("self_attn.k_proj.bias", "self_attn.qkv_proj.bias", q, qkv),
         LayerWeight::Value => fused("self_attn.v_proj.weight", "self_attn.qkv_proj.weight", q + kv, qkv),
         LayerWeight::ValueBias => fused("self_attn.v_proj.bias", "self_attn.qkv_proj.bias", q + kv, qkv),
-        LayerWeight::QueryNorm => any(&["self_attn.q_norm.weight", "self_attn.q_layernorm.weight"]),
-        LayerWeight::KeyNorm => any(&["self_attn.k_norm.weight", "self_attn.k_layernorm.weight"]),
+        LayerWeight::QueryNorm => any(&[
+            "self_attn.q_norm.weight",
+            "self_attn.q_layernorm.weight",
+            "self_attn.query_layernorm.weight",
+        ]),
+        LayerWeight::KeyNorm => any(&[
+            "self_attn.k_norm.weight",
+            "self_attn.k_layernorm.weight",
+            "self_attn.key_layernorm.weight",
+        ]),
         LayerWeight::Sinks => any(&["self_attn.sinks"]),
         LayerWeight::Out => {
             const NAMES: [&str; 5] = [
@@ -198,20 +213,17 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
         LayerWeight::AttentionPostNorm => any(&["post_attention_layernorm.weight"]),
         LayerWeight::FeedNorm => any(&[&format!("{feed_norm}.weight"), "ffn_norm.weight"]),
         LayerWeight::FeedNormBias => any(&[&format!("{feed_norm}.bias")]),
-        LayerWeight::Gate => {
-            let mut places = fused("mlp.gate_proj.weight", "mlp.gate_up_proj.weight", 0, 2 * ff);
-            places.extend(any(&["feed_forward.w1.weight"]));
-            places
-        }
+        LayerWeight::Gate => gate_and_up(["mlp.gate_proj.weight", "feed_forward.w1.weight"], 0),
         LayerWeight::GateBias => any(&["mlp.gate_proj.bias"]),
-        LayerWeight::Up if spec.gated => {
-            let mut places = fused("mlp.up_proj.weight", "mlp.gate_up_proj.weight", ff, 2 * ff);
-            places.extend(any(&["feed_forward.w3.weight"]));
-            places
-        }
+        LayerWeight::Up if spec.gated => gate_and_up(["mlp.up_proj.weight", "feed_forward.w3.weight"], ff),
         LayerWeight::Up => any(&["mlp.up_proj.weight", "mlp.fc1.weight"]),
         LayerWeight::UpBias => any(&["mlp.up_proj.bias", "mlp.fc1.bias"]),
-        LayerWeight::Down => any(&["mlp.down_proj.weight", "mlp.fc2.weight", "feed_forward.w2.weight"]),
+        LayerWeight::Down => any(&[
+            "mlp.down_proj.weight",
+            "mlp.fc2.weight",
+            "shared_mlp.output_linear.weight",
+            "feed_forward.w2.weight",
+        ]),
         LayerWeight::DownBias => any(&["mlp.down_proj.bias", "mlp.fc2.bias"]),
         LayerWeight::FeedPostNorm => any(&["post_feedforward_layernorm.weight"]),
         // Only encoders have the others.

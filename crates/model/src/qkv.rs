@@ -2,8 +2,8 @@
 
 use crate::blocks::AttentionWeights;
 use crate::mlp::bias;
-use crate::spec::Spec;
-use kernels::{Activations, Compute, RopeTable};
+use crate::spec::{QkNorm, QueryTemperature, Spec};
+use kernels::{Activations, Compute, RopeTable, SeqRows};
 
 /// Computes queries, keys and values of the rows in `activations`, `[rows, heads * head_dim]` and twice
 /// `[rows, kv_heads * head_dim]`. `rope` has the rotation of each row; none is for a layer without.
@@ -61,18 +61,56 @@ fn rotate(
     rope: Option<&RopeTable>,
     (q, k): (&mut [f32], &mut [f32]),
 ) {
-    for (x, heads, weight) in
-        [(q, spec.heads, &attention.query_norm), (k, spec.kv_heads, &attention.key_norm)]
-    {
-        let norm = weight.as_deref().map(|weight| (weight, spec.norm.eps));
-        match (rope, norm) {
-            (Some(table), _) => {
-                kernels::rope(compute, x, table, heads, spec.head_dim, spec.pairing, norm);
+    norm_and_rotate(compute, spec, q, spec.heads, attention.query_norm.as_deref(), rope);
+    norm_and_rotate(compute, spec, k, spec.kv_heads, attention.key_norm.as_deref(), rope);
+}
+
+/// Normalises and rotates queries or keys `[rows, heads * head_dim]`; `weight` is that of the norm.
+fn norm_and_rotate(
+    compute: &Compute,
+    spec: &Spec,
+    x: &mut [f32],
+    heads: usize,
+    weight: Option<&[f32]>,
+    rope: Option<&RopeTable>,
+) {
+    let eps = spec.norm.eps;
+    let norm = |x: &mut [f32]| {
+        if let Some(weight) = weight {
+            kernels::rms_norm_in_place(compute, x, weight, eps, weight.len());
+        }
+    };
+    let Some(table) = rope else { return norm(x) };
+    let rotate = |x: &mut [f32], norm: Option<(&[f32], f32)>| {
+        kernels::rope(compute, x, table, heads, spec.head_dim, spec.pairing, norm);
+    };
+    match spec.qk_norm {
+        QkNorm::None | QkNorm::Head => rotate(x, weight.map(|weight| (weight, eps))),
+        QkNorm::Full => {
+            norm(x);
+            rotate(x, None);
+        }
+        QkNorm::HeadAfterRope => {
+            rotate(x, None);
+            norm(x);
+        }
+    }
+}
+
+/// Scales the queries of each row, `[rows, width]`, by the factor of its position.
+pub(crate) fn temper(
+    compute: &Compute,
+    temperature: QueryTemperature,
+    sequences: &[SeqRows],
+    q: &mut [f32],
+    width: usize,
+) {
+    for sequence in sequences {
+        for (step, row) in sequence.rows.clone().enumerate() {
+            let factor = temperature.at(sequence.first_position + step);
+            if factor != 1.0 {
+                kernels::scale(compute, &mut q[row * width..(row + 1) * width], factor);
             }
-            (None, Some((weight, eps))) => {
-                kernels::rms_norm_in_place(compute, x, weight, eps, spec.head_dim);
-            }
-            (None, None) => {}
         }
     }
 }

@@ -21,7 +21,7 @@ use cpu::Pool;
 use random::{Blocks, Random};
 use recipe::MatrixInfo;
 use serde::Deserialize;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::OnceLock;
 use tensor::Dtype;
@@ -80,6 +80,9 @@ pub struct Shape {
     delta_net: Option<DeltaNetShape>,
     /// The layers of short convolutions.
     short_conv: Option<ShortConvShape>,
+    /// Keys that only this family has, without the family's name.
+    #[serde(default)]
+    keys: BTreeMap<String, KeyValue>,
 }
 
 /// Layers of short convolutions: all but those of `attention`.
@@ -100,6 +103,14 @@ struct DeltaNetShape {
     /// Width of a key and of a value.
     head_dim: usize,
     kernel: usize,
+}
+
+/// The value of a metadata key.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum KeyValue {
+    Number(f32),
+    Text(String),
 }
 
 /// Llama 3.1's scaling, see [`RopeScaling::Llama3`].
@@ -410,6 +421,15 @@ impl Shape {
             own("rope.scaling.original_context_length", Value::U32(long.original as u32));
             own("rope.scaling.attn_factor", Value::F32(long_mscale(stretch, long.original)));
         }
+        for (key, value) in &self.keys {
+            own(
+                key,
+                match value {
+                    KeyValue::Number(number) => Value::F32(*number),
+                    KeyValue::Text(text) => Value::String(text.clone()),
+                },
+            );
+        }
         vocabulary::put(&mut keys, self.vocab);
         keys
     }
@@ -477,6 +497,13 @@ mod tests {
         assert_eq!((gemma.ropes[1].base, gemma.embedding_scale), (10_000.0, 2560f32.sqrt()));
         assert_eq!(spec("phi-4-mini").ropes[0].rotary_dim, 96);
         assert_eq!(spec("phi-2").norm.kind, crate::NormKind::Layer);
+        let olmo = spec("olmo3-7b");
+        assert_eq!((olmo.layers[2].window, olmo.layers[3].window), (Some(4096), None));
+        assert_eq!(olmo.ropes[1].scaling, RopeScaling::None);
+        let ministral = spec("ministral3-3b");
+        assert_eq!(ministral.query_temperature.map(|t| t.step), Some(16_384));
+        assert_eq!(ministral.ropes[0].mscale(), 1.0);
+        assert_eq!(spec("granite4-micro").attention_scale, 1.0 / 64.0);
     }
 
     #[test]

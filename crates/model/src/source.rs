@@ -8,11 +8,12 @@ mod defaults;
 mod mixture;
 mod recurrent;
 mod rope;
+mod windows;
 
 use crate::error::Error;
 use crate::name_table::Names;
 use crate::spec::{
-    Biases, Direction, FeedForward, Layer, LmHead, Norm, NormKind, NormPlace, Positions, Spec,
+    Biases, Direction, FeedForward, Layer, LmHead, Norm, NormKind, NormPlace, Positions, QkNorm, Spec,
 };
 use crate::tensors;
 use crate::weight_role::WeightRole;
@@ -22,6 +23,7 @@ use weights::{Metadata, Opened, gguf};
 
 pub(crate) use defaults::Defaults;
 pub(crate) use mixture::EXPERT_WIDTH;
+pub(crate) use rope::ORIGINAL;
 
 /// A key in its two spellings: that of a GGUF without the architecture, and those of `config.json`, of which the first
 /// that is present counts.
@@ -246,7 +248,8 @@ impl<'a> Source<'a> {
             embedding_norm: false,
             final_norm: true,
             parallel: false,
-            qk_norm: false,
+            qk_norm: QkNorm::None,
+            query_temperature: None,
             attention_gate: false,
             prediction_layers: 0,
             sinks: false,
@@ -268,6 +271,16 @@ impl<'a> Source<'a> {
             encoder: None,
             names: None,
         })
+    }
+
+    /// The biases of attention and feed-forward that a GGUF has, by the tensors of its first layer.
+    pub(crate) fn biases(&self) -> Biases {
+        Biases {
+            qkv: self.has("blk.0.attn_q.bias") || self.has("blk.0.attn_qkv.bias"),
+            out: self.has("blk.0.attn_output.bias"),
+            feed: self.has("blk.0.ffn_up.bias"),
+            ..Biases::default()
+        }
     }
 
     fn embedding_name(&self) -> String {
@@ -308,22 +321,6 @@ impl<'a> Source<'a> {
                 None => default || !self.has(self.head_name()),
             },
         })
-    }
-
-    /// Whether each layer has a sliding window, by `layer_types` of `config.json`. `None` if the file has no such list.
-    pub(crate) fn sliding_layers(&self, layers: usize) -> Result<Option<Vec<bool>>, Error> {
-        let key = Key("", &["layer_types"]);
-        let Some(value) = self.value(key.1) else { return Ok(None) };
-        let list = value.as_array().ok_or_else(|| self.bad(key, value, "a list".into()))?;
-        if list.len() != layers {
-            return Err(self.bad(key, list.len(), format!("one for each of the {layers} layers")));
-        }
-        let known = |v: &Value| match v.as_str() {
-            Some("sliding_attention") => Ok(true),
-            Some("full_attention") => Ok(false),
-            _ => Err(self.bad(key, v, "sliding_attention or full_attention".into())),
-        };
-        list.iter().map(known).collect::<Result<_, _>>().map(Some)
     }
 
     /// An integer, if the file has the key.
@@ -383,6 +380,14 @@ impl<'a> Source<'a> {
         list.ok_or_else(|| self.bad(key, value, "a list of whole numbers".into()))
     }
 
+    /// A list of strings of `config.json`; empty if absent.
+    pub(crate) fn texts(&self, key: Key) -> Result<Vec<String>, Error> {
+        let Some(value) = self.value(key.1) else { return Ok(Vec::new()) };
+        let text = |v: &Value| v.as_str().map(str::to_owned);
+        let list = value.as_array().and_then(|list| list.iter().map(text).collect());
+        list.ok_or_else(|| self.bad(key, value, "a list of texts".into()))
+    }
+
     /// Whether `config.json` has the key with the value null, which some classes read as "off" instead of the default.
     pub(crate) fn is_null(&self, name: &str) -> bool {
         let Format::HuggingFace { config, text } = &self.form else { return false };
@@ -404,7 +409,10 @@ impl<'a> Source<'a> {
                 Ok(Some(Activation::GeluTanh))
             }
             "relu" => Ok(Some(Activation::Relu)),
-            other => Err(self.bad(key, other, "silu, gelu, gelu_new, gelu_pytorch_tanh or relu".into())),
+            "relu2" => Ok(Some(Activation::Relu2)),
+            other => {
+                Err(self.bad(key, other, "silu, gelu, gelu_new, gelu_pytorch_tanh, relu or relu2".into()))
+            }
         }
     }
 
@@ -447,6 +455,7 @@ impl<'a> Source<'a> {
                 let name = self.spelled(key);
                 match keys.get(&name) {
                     None => Ok(None),
+                    Some(gguf::Value::Array(list)) => self.same_for_all(key, list).map(Some),
                     Some(value) => {
                         value.as_f64().map(Some).ok_or_else(|| self.bad(key, "no number", "a number".into()))
                     }
@@ -457,6 +466,18 @@ impl<'a> Source<'a> {
                 Some(v) => v.as_f64().map(Some).ok_or_else(|| self.bad(key, v, "a number".into())),
             },
         }
+    }
+
+    /// The number that a GGUF lists for each layer, if it is the same for all.
+    fn same_for_all(&self, key: Key, list: &gguf::Array) -> Result<f64, Error> {
+        let numbers: Vec<f64> = match list {
+            gguf::Array::U32(list) => list.iter().map(|&n| f64::from(n)).collect(),
+            gguf::Array::I32(list) => list.iter().map(|&n| f64::from(n)).collect(),
+            _ => return Err(self.bad(key, "a list of another type", "a number".into())),
+        };
+        let differs = || self.bad(key, format!("{numbers:?}"), "the same number for all layers".into());
+        let first = *numbers.first().ok_or_else(differs)?;
+        if numbers.iter().all(|n| *n == first) { Ok(first) } else { Err(differs()) }
     }
 
     /// The first of `names` with a value that is not null, looked up in `text_config` first.

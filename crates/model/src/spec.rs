@@ -1,5 +1,9 @@
 //! The spec of a model: everything in which decoders differ, and the list of weights that follows from it.
 
+mod attention;
+mod norms;
+mod positions;
+
 use crate::error::Error;
 use crate::heads::Heads;
 use crate::mixer::Mixer;
@@ -8,6 +12,10 @@ use crate::name_table::Names;
 use crate::rope::Rope;
 use crate::weight_role::{LayerWeight, WeightDecl, WeightRole, decl, put_if};
 use kernels::{Activation, Pairing};
+
+pub use attention::{QkNorm, QueryTemperature};
+pub use norms::{Norm, NormKind, NormPlace};
+pub use positions::{Direction, Positions};
 
 /// The dimensions and options of one decoder-only transformer.
 #[derive(Clone, Debug)]
@@ -38,8 +46,10 @@ pub struct Spec {
     pub final_norm: bool,
     /// Whether attention and feed-forward read the same normalised input and are added together (Phi-2).
     pub parallel: bool,
-    /// Whether each query and key head is RMS-normalised before rope.
-    pub qk_norm: bool,
+    /// The RMS norm of queries and keys.
+    pub qk_norm: QkNorm,
+    /// The factor on queries by their position.
+    pub query_temperature: Option<QueryTemperature>,
     /// Whether the query projection gives, after each head's query, a gate of its output: `sigmoid(gate) · attention`.
     pub attention_gate: bool,
     /// Layers after the last one that predict further tokens; they are not computed.
@@ -82,92 +92,6 @@ pub struct Spec {
     pub(crate) names: Option<&'static Names>,
 }
 
-/// The positions that a row attends to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Itself and those before it.
-    Causal,
-    /// All of its text.
-    Bidirectional,
-}
-
-/// Where the norms of a layer are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NormPlace {
-    /// Pre-norm: `x + f(norm(x))`.
-    Pre,
-    /// Sandwich norm: `x + norm(f(norm(x)))` (Gemma 2 and 3).
-    Sandwich,
-    /// Post-norm: `norm(x + f(x))` (BERT).
-    Post,
-}
-
-/// How positions enter a model beside rope.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Positions {
-    /// By rope, or not at all.
-    Rope,
-    /// By a learned embedding of `rows` positions; the first position is row `first`.
-    Learned {
-        /// Rows of the embedding.
-        rows: usize,
-        /// The row of position 0: 2 for RoBERTa and MPNet.
-        first: usize,
-    },
-    /// By a bias of the scores that falls with distance (ALiBi, Press et al. 2022), the same in both directions.
-    Alibi,
-    /// By a learned embedding and a bias of the scores, by buckets of distance (T5, MPNet).
-    Buckets {
-        /// Rows of the embedding.
-        rows: usize,
-        /// The row of position 0.
-        first: usize,
-        /// Buckets, half of them for each direction.
-        buckets: usize,
-        /// The distance from which all are in the last bucket.
-        max_distance: usize,
-    },
-    /// Disentangled attention (DeBERTa-v2, He et al. 2021): content to position and position to content.
-    Disentangled {
-        /// Buckets of each direction; 0 for one for each distance.
-        buckets: usize,
-        /// The largest distance.
-        max_distance: usize,
-        /// Whether positions use the projections of content (`share_att_key`).
-        shared: bool,
-        /// Whether queries meet the keys of positions (`c2p` of `pos_att_type`).
-        c2p: bool,
-        /// Whether keys meet the queries of positions (`p2c`).
-        p2c: bool,
-        /// Whether the relative embeddings are normalised.
-        norm: bool,
-        /// Rows of the absolute embedding that is added to the tokens (`position_biased_input`); 0 for none.
-        rows: usize,
-    },
-}
-
-impl Positions {
-    /// Rows of the learned position embedding, and the row of position 0.
-    pub(crate) fn learned(self) -> Option<(usize, usize)> {
-        match self {
-            Positions::Learned { rows, first } | Positions::Buckets { rows, first, .. } => {
-                Some((rows, first))
-            }
-            Positions::Disentangled { rows, .. } if rows > 0 => Some((rows, 0)),
-            Positions::Rope | Positions::Alibi | Positions::Disentangled { .. } => None,
-        }
-    }
-
-    /// Rows of the relative embedding of disentangled attention.
-    pub(crate) fn relative_rows(self) -> usize {
-        match self {
-            Positions::Disentangled { buckets: 0, max_distance, .. } => 2 * max_distance,
-            Positions::Disentangled { buckets, .. } => 2 * buckets,
-            _ => 0,
-        }
-    }
-}
-
 /// The output head of a language model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LmHead {
@@ -206,28 +130,6 @@ pub enum FeedForward {
     },
     /// Mixture of experts: a router picks some of them for each row.
     Experts(Mixture),
-}
-
-/// The kind and parameters of a norm.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Norm {
-    /// RMS norm or layer norm.
-    pub kind: NormKind,
-    /// The epsilon that is added to the variance.
-    pub eps: f32,
-    /// Whether the norm has a bias.
-    pub bias: bool,
-    /// Whether the file stores the weight minus 1 (Gemma in safetensors).
-    pub plus_one: bool,
-}
-
-/// The kind of a norm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NormKind {
-    /// RMS norm: root mean square, with a weight.
-    Rms,
-    /// Layer norm: mean and variance, with a weight.
-    Layer,
 }
 
 /// Which projections have a bias.
@@ -349,8 +251,7 @@ impl Spec {
     fn layer_weights(&self, layer: &Layer, put: &mut dyn FnMut(LayerWeight, &[usize])) {
         let (width, q, kv) = (self.width, self.query_width(), self.kv_width());
         let norm_bias = self.norm.bias;
-        let pre = self.norm_place != NormPlace::Post;
-        let post = self.norm_place != NormPlace::Pre;
+        let (pre, post) = (self.norm_place.before(), self.norm_place.after());
         let own_positions = matches!(self.positions, Positions::Disentangled { shared: false, .. });
         let mut optional = |there: bool, part: LayerWeight, shape: &[usize]| {
             if there {
@@ -368,8 +269,10 @@ impl Spec {
             optional(attends, weight, &[rows, width]);
             optional(attends && self.biases.qkv, bias, &[rows]);
         }
-        optional(attends && self.qk_norm, LayerWeight::QueryNorm, &[self.head_dim]);
-        optional(attends && self.qk_norm, LayerWeight::KeyNorm, &[self.head_dim]);
+        for (norm, heads) in [(LayerWeight::QueryNorm, self.heads), (LayerWeight::KeyNorm, self.kv_heads)] {
+            let norm_width = self.qk_norm.width(heads, self.head_dim);
+            optional(attends && norm_width.is_some(), norm, &[norm_width.unwrap_or(0)]);
+        }
         optional(attends && self.sinks, LayerWeight::Sinks, &[self.heads]);
         layer.mixer.weights(width, &mut |part, shape| optional(true, part, shape));
         optional(true, LayerWeight::Out, &[width, layer.mixer.out_width(q)]);
@@ -444,6 +347,10 @@ impl Spec {
             "at most 65536",
         )?;
         require(self.norm.eps.is_finite(), "norm epsilon", self.norm.eps, "a finite number")?;
+        if let Some(QueryTemperature { scale, step }) = self.query_temperature {
+            require(scale.is_finite(), "query temperature", scale, "a finite number")?;
+            require(step > 0, "step of the query temperature", step, "at least 1")?;
+        }
         for layer in &self.layers {
             require(layer.window != Some(0), "sliding window", 0, "at least 1")?;
             layer.mixer.check()?;

@@ -36,12 +36,27 @@ fn bases() -> Vec<(&'static str, &'static str, Value)> {
         ("GraniteMoeSharedForCausalLM", "granitemoeshared", json!({})),
         ("Ernie4_5_MoeForCausalLM", "ernie4_5-moe", json!({})),
         ("GptOssForCausalLM", "gpt-oss", json!({})),
+        // The interval counts where there is no list.
+        (
+            "SmolLM3ForCausalLM",
+            "smollm3-window",
+            json!({"no_rope_layers": null, "no_rope_layer_interval": 2}),
+        ),
+        ("ArceeForCausalLM", "arcee", json!({})),
+        ("SeedOssForCausalLM", "seed-oss", json!({})),
+        ("Ernie4_5ForCausalLM", "ernie4.5", json!({})),
+        ("Exaone4ForCausalLM", "exaone4", json!({"layer_types": null})),
+        ("Olmo2ForCausalLM", "olmo2", json!({})),
+        ("Olmo3ForCausalLM", "olmo3", json!({})),
+        ("HunYuanDenseV1ForCausalLM", "hunyuan", json!({})),
+        ("Ministral3ForCausalLM", "ministral3", json!({})),
     ]
 }
 
 /// Keys that change nothing that is computed for an answer, with the reason.
 const NEUTRAL: [(&str, &str); 16] = [
     ("attention_dropout", "training"),
+    ("residual_dropout", "training"),
     ("embd_pdrop", "training"),
     ("resid_pdrop", "training"),
     ("initializer_range", "training"),
@@ -51,6 +66,7 @@ const NEUTRAL: [(&str, &str); 16] = [
     ("moe_norm_min", "less than any sum of weights, or refused"),
     ("bos_token_id", "the tokenizer's, read with it"),
     ("eos_token_id", "the tokenizer's, read with it"),
+    ("eod_token_id", "the tokenizer's, read with it"),
     ("pad_token_id", "no row is padded"),
     ("use_cache", "keys and values are kept anyway"),
     ("pretraining_tp", "the same sums in another order"),
@@ -94,7 +110,7 @@ fn other(key: &str, before: &Value, layers: usize) -> Value {
     }
 }
 
-fn folder(case: &str, edit: impl FnOnce(&mut Map<String, Value>)) -> tempfile::TempDir {
+pub(crate) fn folder(case: &str, edit: impl FnOnce(&mut Map<String, Value>)) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let from = fixtures().join(case);
     let config = std::fs::read(from.join("config.json")).expect("a fixture");
@@ -106,7 +122,7 @@ fn folder(case: &str, edit: impl FnOnce(&mut Map<String, Value>)) -> tempfile::T
     folder
 }
 
-fn read(folder: &tempfile::TempDir) -> Result<Spec, model::Error> {
+pub(crate) fn read(folder: &tempfile::TempDir) -> Result<Spec, model::Error> {
     Spec::read(&weights::open(folder.path()).expect("a readable folder"))
 }
 
@@ -150,7 +166,7 @@ fn every_key_of_a_config_json_is_honoured_or_refused() {
 
 #[test]
 fn said_badly_hidden_act_is_honoured_or_refused_by_name() {
-    use kernels::Activation::{Gelu, GeluTanh, Relu, Silu};
+    use kernels::Activation::{Gelu, GeluTanh, Relu, Relu2, Silu};
     let spec = |case: &str, key: &str, act: Value| read(&folder(case, |c| drop(c.insert(key.into(), act))));
     let known = [
         ("silu", Silu),
@@ -158,6 +174,7 @@ fn said_badly_hidden_act_is_honoured_or_refused_by_name() {
         ("gelu_new", GeluTanh),
         ("gelu_pytorch_tanh", GeluTanh),
         ("relu", Relu),
+        ("relu2", Relu2),
     ];
     for (name, activation) in known {
         for case in ["llama-3", "qwen2", "qwen3", "phi3", "phi2", "granite", "mistral-window"] {
@@ -168,7 +185,7 @@ fn said_badly_hidden_act_is_honoured_or_refused_by_name() {
             );
         }
     }
-    for name in ["quick_gelu", "relu2", "mish", "xielu", "", "SiLU"] {
+    for name in ["quick_gelu", "relu6", "mish", "xielu", "", "SiLU"] {
         let said = spec("llama-3", "hidden_act", json!(name)).expect_err(name).to_string();
         assert!(said.contains("hidden_act") && said.contains("expected silu"), "{said}");
     }
@@ -224,7 +241,7 @@ fn said_badly_quantized_checkpoints_name_their_method() {
 }
 
 /// A copy of a GGUF fixture with `edit` applied to its keys.
-fn regguf(case: &str, edit: impl FnOnce(gguf::Metadata) -> gguf::Metadata) -> tempfile::TempDir {
+pub(crate) fn regguf(case: &str, edit: impl FnOnce(gguf::Metadata) -> gguf::Metadata) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let opened = weights::open(&fixtures().join(case).join("model.gguf")).expect("a fixture");
     let tensors: Vec<_> = opened.tensors().filter_map(|t| opened.tensor(t.name)).collect();
@@ -233,7 +250,7 @@ fn regguf(case: &str, edit: impl FnOnce(gguf::Metadata) -> gguf::Metadata) -> te
     folder
 }
 
-fn with(keys: gguf::Metadata, name: &str, value: gguf::Value) -> gguf::Metadata {
+pub(crate) fn with(keys: gguf::Metadata, name: &str, value: gguf::Value) -> gguf::Metadata {
     let mut out = gguf::Metadata::default();
     for (key, value) in keys.iter().filter(|(key, _)| *key != name) {
         out.insert(key.to_owned(), value.clone());
@@ -258,6 +275,7 @@ fn keys_of_a_gguf_that_would_change_the_answer_are_refused() {
         ("llama.final_logit_softcapping", F32(30.0), "final_logit_softcapping"),
         ("llama.expert_count", U32(8), "expert_used_count"),
         ("llama.rope.dimension_sections", U32(3), "sections"),
+        ("llama.attention.temperature_scale", F32(0.1), "temperature_scale"),
         ("llama.nextn_predict_layers", U32(1), "nextn"),
         ("llama.attention.causal", U32(1), "attention.causal"),
         ("llama.block_count", Text("two".into()), "block_count"),

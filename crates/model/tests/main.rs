@@ -7,6 +7,7 @@ mod alone_and_together;
 mod bad_input;
 mod encoders;
 mod families_page;
+mod family_keys;
 mod keys;
 mod models_truth;
 mod packed;

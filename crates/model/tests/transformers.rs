@@ -7,7 +7,7 @@ use crate::runner;
 use cpu::Tier;
 use kernels::{Activation, KvDtype, Precision};
 use model::mixture::{RouterBias, Score};
-use model::{DeltaNet, FeedForward, Mixer, Mixture, RopeScaling, Spec};
+use model::{DeltaNet, FeedForward, Mixer, Mixture, QkNorm, RopeScaling, Spec};
 use runner::{Run, Runner, Sequence, cases, error, files, fixtures, prompts, truth};
 use std::path::Path;
 
@@ -120,7 +120,7 @@ fn change_mixtures(spec: &mut Spec, change: impl Fn(&mut Mixture)) {
 #[test]
 fn a_feature_left_out_is_noticed() {
     type Feature = (&'static str, fn(&Spec) -> bool, fn(&mut Spec));
-    let features: [Feature; 16] = [
+    let features: [Feature; 20] = [
         (
             "window",
             |s| s.layers.iter().any(|l| l.window.is_some()),
@@ -188,6 +188,18 @@ fn a_feature_left_out_is_noticed() {
                     };
                 });
             },
+        ),
+        (
+            "layers without rope",
+            |s| s.layers.iter().any(|l| l.rope.is_none()),
+            |s| s.layers.iter_mut().for_each(|l| l.rope = Some(0)),
+        ),
+        ("query temperature", |s| s.query_temperature.is_some(), |s| s.query_temperature = None),
+        ("norm of heads after rope", |s| s.qk_norm == QkNorm::HeadAfterRope, |s| s.qk_norm = QkNorm::Head),
+        (
+            "square of the activation",
+            |s| s.activation == Activation::Relu2,
+            |s| s.activation = Activation::Relu,
         ),
     ];
     let mut seen = vec![false; features.len()];

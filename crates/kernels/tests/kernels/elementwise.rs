@@ -23,6 +23,7 @@ fn activations_match_their_formulas_on_every_tier() {
             Activation::GeluTanh,
             Activation::Gelu,
             Activation::Relu,
+            Activation::Relu2,
             Activation::Tanh,
             Activation::Sigmoid,
         ] {
@@ -40,6 +41,7 @@ fn activations_match_their_formulas_on_every_tier() {
                     }
                     Activation::Gelu => v / 2.0 * (1.0 + erf_series(v / 2f64.sqrt())),
                     Activation::Relu => v.max(0.0),
+                    Activation::Relu2 => v.max(0.0) * v.max(0.0),
                     Activation::Tanh => v.tanh(),
                     Activation::Sigmoid => 1.0 / (1.0 + (-v).exp()),
                     Activation::ClampedSwish => unreachable!("its gate has a test of its own"),

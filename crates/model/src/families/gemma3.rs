@@ -3,10 +3,7 @@
 use super::{gemma, gemma2};
 use crate::error::Error;
 use crate::source::{Defaults, Key, Source, WINDOW};
-use crate::spec::{NormPlace, Spec};
-
-const PATTERN: Key =
-    Key("attention.sliding_window_pattern", &["sliding_window_pattern", "_sliding_window_pattern"]);
+use crate::spec::{NormPlace, QkNorm, Spec};
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let defaults = Defaults {
@@ -23,17 +20,15 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     };
     let mut spec = gemma::shared(source, "gemma3", &defaults)?;
     spec.norm_place = NormPlace::Sandwich;
-    spec.qk_norm = true;
+    spec.qk_norm = QkNorm::Head;
     spec.logit_soft_cap =
         source.float(Key("final_logit_softcapping", &["final_logit_softcapping"]))?.filter(|&c| c > 0.0);
     spec.attention_scale = gemma2::attention_scale(source, &spec, 62)?;
     let window = source.size(WINDOW)?.or((!source.is_gguf()).then_some(4096)).filter(|&w| w > 0);
     let Some(window) = window else { return Ok(spec) };
     spec.ropes.push(source.local_rope(spec.head_dim, 10_000.0)?);
-    let every = source.size(PATTERN)?.unwrap_or(6).max(1);
-    let listed = source.sliding_layers(spec.layers.len())?;
-    for (index, layer) in spec.layers.iter_mut().enumerate() {
-        let slides = listed.as_ref().map_or(!(index + 1).is_multiple_of(every), |list| list[index]);
+    let slides = source.sliding_pattern(spec.layers.len(), 6)?;
+    for (layer, slides) in spec.layers.iter_mut().zip(slides) {
         if slides {
             layer.window = Some(window);
             layer.rope = Some(1);

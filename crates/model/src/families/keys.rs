@@ -122,7 +122,7 @@ const RULES: &[Rule] = &[
         "not there: rope in sections is not built",
         &["qwen35", "qwen35moe"],
     ),
-    (Key("attention.temperature_scale", &[]), Neutral::Off, "0: scaled by position is not built", &[]),
+    (Key("attention.temperature_scale", &[]), Neutral::Off, "0, for this family", &["mistral3"]),
     (Key("attention.shared_kv_layers", &[]), Neutral::Off, "0: shared keys and values are not built", &[]),
     (
         Key("nextn_predict_layers", &[]),

@@ -7,21 +7,9 @@ use crate::spec::Spec;
 use kernels::Pairing;
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
-    let mut spec = source.decoder("llama", &Defaults::default())?;
+    let mut spec = body(source, "llama", &Defaults::default())?;
     if source.gguf_has_experts()? {
         experts(source, &mut spec)?;
-    }
-    if source.is_gguf() {
-        // The converter permutes the rows of query and key so that adjacent dimensions rotate together.
-        spec.pairing = Pairing::Adjacent;
-        spec.biases.qkv = source.has("blk.0.attn_q.bias") || source.has("blk.0.attn_qkv.bias");
-        spec.biases.out = source.has("blk.0.attn_output.bias");
-        spec.biases.feed = source.has("blk.0.ffn_up.bias");
-    } else {
-        let attention = source.flag(Key("", &["attention_bias"]))?.unwrap_or(false);
-        spec.biases.qkv = attention;
-        spec.biases.out = attention;
-        spec.biases.feed = source.flag(Key("", &["mlp_bias"]))?.unwrap_or(false);
     }
     let window = source.size(WINDOW)?.filter(|&w| w > 0);
     let listed = source.sliding_layers(spec.layers.len())?;
@@ -36,4 +24,20 @@ pub(super) fn experts(source: &Source, spec: &mut Spec) -> Result<(), Error> {
     let mixture = source.mixture(spec.feed_width(), Router::SOFTMAX)?;
     source.spread(spec, mixture, |_| true);
     Ok(())
+}
+
+/// The spec without windows, which models share whose GGUF files are converted as those of Llama.
+pub(super) fn body(source: &Source, family: &'static str, defaults: &Defaults) -> Result<Spec, Error> {
+    let mut spec = source.decoder(family, defaults)?;
+    if source.is_gguf() {
+        // The converter permutes the rows of query and key so that adjacent dimensions rotate together.
+        spec.pairing = Pairing::Adjacent;
+        spec.biases = source.biases();
+    } else {
+        let attention = source.flag(Key("", &["attention_bias"]))?.unwrap_or(false);
+        spec.biases.qkv = attention;
+        spec.biases.out = attention;
+        spec.biases.feed = source.flag(Key("", &["mlp_bias"]))?.unwrap_or(false);
+    }
+    Ok(spec)
 }

@@ -1,9 +1,12 @@
 //! The table of supported families. A family is a row here, a file in this directory, and a test fixture.
 
+mod arcee;
 mod bert;
 mod deberta;
 mod distilbert;
+mod ernie4_5;
 mod ernie4_5_moe;
+mod exaone4;
 mod gemma;
 mod gemma2;
 mod gemma3;
@@ -12,16 +15,19 @@ mod gpt_oss;
 mod granite;
 mod granitemoe;
 mod gte;
+mod hunyuan;
 mod jina_bert;
 mod jina_v3;
 mod keys;
 mod lfm2;
 mod lfm2moe;
 mod llama;
+mod mistral3;
 mod mixtral;
 mod modernbert;
 mod mpnet;
 mod nomic_bert;
+mod olmo2;
 mod phi2;
 mod phi3;
 mod qwen2;
@@ -32,6 +38,8 @@ mod qwen35moe;
 mod qwen3moe;
 mod roberta;
 mod roberta_heads;
+mod seed_oss;
+mod smollm3;
 
 use crate::error::Error;
 use crate::heads;
@@ -69,9 +77,9 @@ const MODERNBERT: &[&str] = classes!("ModernBert"; "modernbert");
 /// Every supported family.
 #[rustfmt::skip]
 pub const FAMILIES: &[Family] = &[
-    Family { name: "llama",    gguf: true, hugging_face: &["LlamaForCausalLM", "llama", "MistralForCausalLM", "mistral"],       models: "Llama 2 and 3.x, SmolLM2, TinyLlama, Mistral",  read: llama::read },
-    Family { name: "qwen2",    gguf: true, hugging_face: &["Qwen2ForCausalLM", "qwen2"],                                        models: "Qwen2, Qwen2.5, Qwen2.5-Coder",                 read: qwen2::read },
-    Family { name: "qwen3",    gguf: true, hugging_face: &["Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification", "qwen3"],                                        models: "Qwen3 0.6B to 32B",                             read: qwen3::read },
+    Family { name: "llama",    gguf: true, hugging_face: &["LlamaForCausalLM", "llama", "MistralForCausalLM", "mistral"],       models: "Llama 2 and 3.x, SmolLM2, TinyLlama, Mistral, MiniCPM5, DeepSeek-R1-Distill-Llama",  read: llama::read },
+    Family { name: "qwen2",    gguf: true, hugging_face: &["Qwen2ForCausalLM", "qwen2"],                                        models: "Qwen2, Qwen2.5, Qwen2.5-Coder, DeepSeek-R1-Distill-Qwen",read: qwen2::read },
+    Family { name: "qwen3",    gguf: true, hugging_face: &["Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification", "qwen3"],                                        models: "Qwen3 0.6B to 32B, DeepSeek-R1-0528-Qwen3-8B",  read: qwen3::read },
     Family { name: "qwen3moe", gguf: true, hugging_face: &["Qwen3MoeForCausalLM", "qwen3_moe"],                                 models: "Qwen3 30B-A3B, 235B-A22B",                      read: qwen3moe::read },
     Family { name: "qwen35",   gguf: true, hugging_face: &["Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "qwen3_5", "qwen3_5_text"], models: "Qwen3.5 and 3.6 0.8B to 27B (text)", read: qwen35::read },
     Family { name: "lfm2",     gguf: true, hugging_face: &["Lfm2ForCausalLM", "lfm2"],                                           models: "LFM2 and LFM2.5 230M to 2.6B",                  read: lfm2::read },
@@ -82,12 +90,20 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "gemma3",   gguf: true, hugging_face: &["Gemma3ForCausalLM", "gemma3_text", "Gemma3ForConditionalGeneration"], models: "Gemma 3 270M to 27B (text)",                  read: gemma3::read },
     Family { name: "phi2",     gguf: true, hugging_face: &["PhiForCausalLM", "phi"],                                            models: "Phi-1, Phi-1.5, Phi-2",                         read: phi2::read },
     Family { name: "phi3",     gguf: true, hugging_face: &["Phi3ForCausalLM", "phi3"],                                          models: "Phi-3, Phi-3.5, Phi-4, Phi-4-mini",             read: phi3::read },
-    Family { name: "granite",  gguf: true, hugging_face: &["GraniteForCausalLM", "granite"],                                    models: "Granite 3.x, dense",                            read: granite::read },
+    Family { name: "granite",  gguf: true, hugging_face: &["GraniteForCausalLM", "granite", "GraniteMoeHybridForCausalLM"],     models: "Granite 3.x and 4.x, dense (4.0-micro)",        read: granite::read },
     Family { name: "mixtral",  gguf: false, hugging_face: &["MixtralForCausalLM", "mixtral"],                                   models: "Mixtral 8x7B (as GGUF: llama)",                 read: mixtral::read },
     Family { name: "qwen2moe", gguf: true, hugging_face: &["Qwen2MoeForCausalLM", "qwen2_moe"],                                 models: "Qwen1.5-MoE A2.7B, Qwen2 57B-A14B",             read: qwen2moe::read },
     Family { name: "granitemoe", gguf: true, hugging_face: &["GraniteMoeForCausalLM", "granitemoe", "GraniteMoeSharedForCausalLM", "granitemoeshared"], models: "Granite 3.x A400M, A800M", read: granitemoe::read },
     Family { name: "ernie4_5-moe", gguf: true, hugging_face: &["Ernie4_5_MoeForCausalLM", "ernie4_5_moe"],                      models: "ERNIE 4.5 21B-A3B, 300B-A47B",                  read: ernie4_5_moe::read },
     Family { name: "gpt-oss",  gguf: true, hugging_face: &["GptOssForCausalLM", "gpt_oss"],                                     models: "gpt-oss 20B, 120B",                             read: gpt_oss::read },
+    Family { name: "smollm3",  gguf: true, hugging_face: &["SmolLM3ForCausalLM", "smollm3"],                                    models: "SmolLM3 3B",                                    read: smollm3::read },
+    Family { name: "arcee",    gguf: true, hugging_face: &["ArceeForCausalLM", "arcee"],                                        models: "AFM-4.5B",                                      read: arcee::read },
+    Family { name: "seed_oss", gguf: true, hugging_face: &["SeedOssForCausalLM", "seed_oss"],                                   models: "Seed-OSS 36B",                                  read: seed_oss::read },
+    Family { name: "ernie4_5", gguf: true, hugging_face: &["Ernie4_5ForCausalLM", "ernie4_5"],                                  models: "ERNIE 4.5 0.3B",                                read: ernie4_5::read },
+    Family { name: "exaone4",  gguf: true, hugging_face: &["Exaone4ForCausalLM", "exaone4"],                                    models: "EXAONE 4.0 1.2B and 32B",                       read: exaone4::read },
+    Family { name: "olmo2",    gguf: true, hugging_face: &["Olmo2ForCausalLM", "olmo2", "Olmo3ForCausalLM", "olmo3"],           models: "OLMo 2 and 3",                                  read: olmo2::read },
+    Family { name: "hunyuan-dense", gguf: true, hugging_face: &["HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense"],               models: "Hunyuan 0.5B to 7B",                            read: hunyuan::read },
+    Family { name: "mistral3", gguf: true, hugging_face: &["Ministral3ForCausalLM", "ministral3"],                              models: "Ministral 3 3B, 8B, 14B (text)",                read: mistral3::read },
     Family { name: "bert",       gguf: true,  hugging_face: BERT,       models: "BERT, MiniLM, bge small to large, E5, GTE",  read: bert::read },
     Family { name: "roberta",    gguf: false, hugging_face: ROBERTA,    models: "RoBERTa, XLM-R, bge-m3, multilingual E5",    read: roberta::read },
     Family { name: "distilbert", gguf: false, hugging_face: DISTILBERT, models: "DistilBERT",                               read: distilbert::read },

@@ -6,7 +6,7 @@
 use crate::error::Error;
 use crate::mixer::{DeltaNet, Mixer};
 use crate::source::{Defaults, Key, Source};
-use crate::spec::Spec;
+use crate::spec::{QkNorm, Spec};
 
 const KERNEL: Key = Key("ssm.conv_kernel", &["linear_conv_kernel_dim"]);
 const KEY_DIM: Key = Key("ssm.state_size", &["linear_key_head_dim"]);
@@ -36,7 +36,7 @@ pub(super) fn shared(source: &Source, family: &'static str) -> Result<Spec, Erro
         return Err(source.bad(PREDICTION, spec.prediction_layers, expected));
     }
     spec.layers.truncate(spec.layers.len() - spec.prediction_layers);
-    spec.qk_norm = true;
+    spec.qk_norm = QkNorm::Head;
     spec.attention_gate = source.flag(Key("", &["attn_output_gate"]))?.unwrap_or(true);
     spec.biases.qkv = source.flag(Key("", &["attention_bias"]))?.unwrap_or(false);
     spec.biases.out = spec.biases.qkv;

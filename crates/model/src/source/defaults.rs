@@ -11,6 +11,8 @@ pub(crate) struct Defaults {
     pub(crate) eps: Option<f32>,
     pub(crate) rope_base: f32,
     pub(crate) partial_rotary: f64,
+    /// Whether "dynamic" rope with a fixed `alpha` stretches the base.
+    pub(crate) ntk_alpha: bool,
     pub(crate) width: Option<usize>,
     pub(crate) layers: Option<usize>,
     pub(crate) heads: Option<usize>,
@@ -30,6 +32,7 @@ impl Default for Defaults {
             eps: None,
             rope_base: 10_000.0,
             partial_rotary: 1.0,
+            ntk_alpha: false,
             width: None,
             layers: None,
             heads: None,

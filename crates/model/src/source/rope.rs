@@ -6,11 +6,15 @@ use crate::rope::{Rope, RopeScaling, long_mscale, yarn_mscale};
 use crate::tensors;
 use serde_json::{Map, Value};
 
-const ORIGINAL: Key = Key("rope.scaling.original_context_length", &["original_max_position_embeddings"]);
+/// The context of pretraining.
+pub(crate) const ORIGINAL: Key =
+    Key("rope.scaling.original_context_length", &["original_max_position_embeddings"]);
 const FACTOR: Key = Key("rope.scaling.factor", &["factor"]);
 const OLD_FACTOR: Key = Key("rope.scale_linear", &[]);
 const BETA_FAST: Key = Key("rope.scaling.yarn_beta_fast", &["beta_fast"]);
 const BETA_SLOW: Key = Key("rope.scaling.yarn_beta_slow", &["beta_slow"]);
+const YARN_ATTENTION: Key = Key("rope.scaling.yarn_attn_factor", &[]);
+const YARN_LOG: Key = Key("rope.scaling.yarn_log_multiplier", &[]);
 const KIND: Key = Key("rope.scaling.type", &["rope_type"]);
 
 impl Source<'_> {
@@ -73,16 +77,36 @@ impl Source<'_> {
                 original: self.need(ORIGINAL, None)?,
                 beta_fast: self.float(BETA_FAST)?.unwrap_or(32.0),
                 beta_slow: self.float(BETA_SLOW)?.unwrap_or(1.0),
-                mscale: match self.float(Key("rope.scaling.yarn_attn_factor", &[]))? {
-                    Some(given) => given,
-                    None => attention * yarn_mscale(factor, 1.0),
-                },
+                mscale: self.gguf_yarn_mscale(factor, attention)?,
                 truncate: true,
             }),
             "linear" if factor != 1.0 => Ok(RopeScaling::Linear { factor }),
             "none" | "linear" | "longrope" => Ok(RopeScaling::None),
             other => Err(self.bad(KIND, other, "none, linear, yarn or longrope".into())),
         }
+    }
+
+    /// YaRN's factor on cos and sin in a GGUF.
+    fn gguf_yarn_mscale(&self, factor: f32, attention: f32) -> Result<f32, Error> {
+        // Converters write two keys of `config.json` here: `attention_factor`, which is this factor, and `attn_factor`,
+        // a part of it that transformers and llama.cpp do not read. Only the latter is below 1.
+        if let Some(given) = self.float(YARN_ATTENTION)?.filter(|given| *given >= 1.0) {
+            return Ok(given);
+        }
+        let all = self.float(YARN_LOG)?.filter(|&all| all != 0.0);
+        Ok(attention * yarn_mscale(factor, 1.0) / all.map_or(1.0, |all| yarn_mscale(factor, all)))
+    }
+
+    /// A number of `rope_parameters` (or the older `rope_scaling`) in `config.json`, or of `config.json` itself.
+    pub(crate) fn rope_number(&self, name: &'static str) -> Result<Option<f64>, Error> {
+        let own = self.value(&["rope_parameters", "rope_scaling"]).and_then(Value::as_object);
+        Parameters { source: self, own, context: None }.number(name)
+    }
+
+    /// The context of pretraining by `config.json`; the whole context if it does not say.
+    pub(crate) fn rope_original(&self) -> Result<usize, Error> {
+        let own = self.value(&["rope_parameters", "rope_scaling"]).and_then(Value::as_object);
+        Parameters { source: self, own, context: None }.original()
     }
 
     /// Rope factors stored as a tensor `[rotary_dim / 2]`.
@@ -110,8 +134,12 @@ impl Source<'_> {
         let params = Parameters { source: self, own, context: defaults.context };
         let partial = params.number("partial_rotary_factor")?.unwrap_or(defaults.partial_rotary);
         let rotary_dim = (head_dim as f64 * partial) as usize;
-        let base = params.number("rope_theta")?.map_or(defaults.rope_base, |b| b as f32);
-        Ok(Rope { rotary_dim, base, scaling: params.scaling(rotary_dim)? })
+        let base = params.number("rope_theta")?.unwrap_or(f64::from(defaults.rope_base));
+        if let Some(alpha) = params.alpha(defaults.ntk_alpha)? {
+            let stretch = alpha.powf(rotary_dim as f64 / (rotary_dim as f64 - 2.0).max(1.0));
+            return Ok(Rope { rotary_dim, base: (base * stretch) as f32, scaling: RopeScaling::None });
+        }
+        Ok(Rope { rotary_dim, base: base as f32, scaling: params.scaling(rotary_dim)? })
     }
 }
 
@@ -186,6 +214,17 @@ impl Parameters<'_> {
                 "default, linear, llama3, yarn or longrope".into(),
             )),
         }
+    }
+
+    /// The fixed `alpha` of NTK-aware scaling (Hunyuan), which stretches the base; its files call it "dynamic".
+    fn alpha(&self, read: bool) -> Result<Option<f64>, Error> {
+        let dynamic = self.own("rope_type").or_else(|| self.own("type")).and_then(Value::as_str);
+        if !read || dynamic != Some("dynamic") {
+            return Ok(None);
+        }
+        let Some(alpha) = self.own("alpha") else { return Ok(None) };
+        let wrong = || self.wrong("alpha", alpha.to_string(), "a positive number".into());
+        alpha.as_f64().filter(|alpha| *alpha > 0.0).ok_or_else(wrong).map(Some)
     }
 
     fn long(&self, rotary_dim: usize) -> Result<RopeScaling, Error> {
