@@ -54,7 +54,7 @@ fn bases() -> Vec<(&'static str, &'static str, Value)> {
 }
 
 /// Keys that change nothing that is computed for an answer, with the reason.
-const NEUTRAL: [(&str, &str); 16] = [
+const NEUTRAL: [(&str, &str); 18] = [
     ("attention_dropout", "training"),
     ("residual_dropout", "training"),
     ("embd_pdrop", "training"),

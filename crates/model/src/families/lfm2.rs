@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::mixer::{Mixer, ShortConv};
 use crate::source::{Defaults, Key, Source, WINDOW};
-use crate::spec::{FeedForward, Spec};
+use crate::spec::{FeedForward, QkNorm, Spec};
 
 const KERNEL: Key = Key("shortconv.l_cache", &["conv_L_cache"]);
 const FEED: Key = Key("feed_forward_length", &["block_ff_dim", "intermediate_size"]);
@@ -29,7 +29,7 @@ pub(super) fn shared(source: &Source, family: &'static str) -> Result<Spec, Erro
         ..Defaults::default()
     };
     let mut spec = source.decoder(family, &defaults)?;
-    spec.qk_norm = true;
+    spec.qk_norm = QkNorm::Head;
     let conv = ShortConv { channels: spec.width, kernel: source.need(KERNEL, Some(3))? };
     let window = source.size(WINDOW)?.filter(|&window| window > 0);
     let convolved = source.convolved_layers(spec.layers.len())?;
