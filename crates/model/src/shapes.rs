@@ -321,6 +321,13 @@ impl Shape {
         )
     }
 
+    /// The KV heads: a list of those of each layer where some have none.
+    fn kv_heads_value(&self) -> Value {
+        let Some(conv) = &self.short_conv else { return Value::U32(self.kv_heads as u32) };
+        let heads = |layer| if conv.attention.contains(&layer) { self.kv_heads as u32 } else { 0 };
+        Value::Array(Array::U32((0..self.layers).map(heads).collect()))
+    }
+
     /// The keys of a mixture that a converter writes.
     fn expert_keys(&self) -> Vec<(&'static str, usize)> {
         let Some(experts) = &self.experts else { return Vec::new() };
@@ -374,12 +381,15 @@ impl Shape {
             ("feed_forward_length", self.feed),
             ("vocab_size", self.vocab),
             ("attention.head_count", self.heads),
-            ("attention.head_count_kv", self.kv_heads),
             ("attention.key_length", self.head_dim),
             ("attention.value_length", self.head_dim),
             ("rope.dimension_count", self.rotary_dim()),
         ] {
             own(key, Value::U32(size as u32));
+        }
+        own("attention.head_count_kv", self.kv_heads_value());
+        if let Some(conv) = &self.short_conv {
+            own("shortconv.l_cache", Value::U32(conv.kernel as u32));
         }
         own(&format!("attention.{eps}"), Value::F32(self.eps));
         own("rope.freq_base", Value::F32(self.rope_base));
@@ -393,12 +403,6 @@ impl Shape {
         }
         for (key, size) in self.expert_keys() {
             own(key, Value::U32(size as u32));
-        }
-        if let Some(conv) = &self.short_conv {
-            let heads = |layer| if conv.attention.contains(&layer) { self.kv_heads as u32 } else { 0 };
-            let listed = (0..self.layers).map(heads).collect();
-            own("attention.head_count_kv", Value::Array(Array::U32(listed)));
-            own("shortconv.l_cache", Value::U32(conv.kernel as u32));
         }
         if let Some(net) = &self.delta_net {
             for (key, size) in [
