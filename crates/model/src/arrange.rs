@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn blocks_get_their_exponent_and_codes_keep_their_place() {
         // Codes 0, 1, … 15, 0, … of two rows, of which the second is taken.
-        let row: Vec<u8> = (0..16u8).map(|i| (2 * i % 16) | (2 * i + 1) % 16 << 4).collect();
+        let row: Vec<u8> = (0..16u8).map(|i| (2 * i % 16) | (((2 * i + 1) % 16) << 4)).collect();
         let blocks = [vec![0; 16], row].concat();
         let arrangement = Arrangement::Blocks { scales: &[7, 130], first: 1, step: 2 };
         let got = arrangement.in_rows(Dtype::MXFP4, 1, 32, &blocks).unwrap();

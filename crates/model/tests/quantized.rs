@@ -42,8 +42,9 @@ fn eight_bits(opened: &Opened) -> (TempDir, TempDir) {
     for info in opened.tensors() {
         let tensor = opened.tensor(info.name).expect("fixtures are weights");
         let Some(stem) = info.name.strip_suffix("_proj.weight") else {
-            [&mut codes, &mut floats]
-                .map(|to| to.push(info.name, tensor.dtype.name(), info.shape, tensor.bytes));
+            for to in [&mut codes, &mut floats] {
+                to.push(info.name, tensor.dtype.name(), info.shape, tensor.bytes);
+            }
             continue;
         };
         let mut values = vec![0.0; info.shape.iter().product()];

@@ -30,6 +30,9 @@ struct Asked {
     begun: Instant,
 }
 
+/// What is read of a body.
+type ReadBody = fn(&[u8]) -> Result<(Generate, Asked), Fault>;
+
 /// `POST /completion` and `/completions`.
 pub(crate) async fn completion(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
     answered(&state, request, |body| read(LlamaRequest::parse(body)?)).await
@@ -40,11 +43,7 @@ pub(crate) async fn infill(Shared(state): Shared<Arc<State>>, request: Request) 
     answered(&state, request, |body| read(LlamaRequest::parse_infill(body)?)).await
 }
 
-async fn answered(
-    state: &Arc<State>,
-    request: Request,
-    read: fn(&[u8]) -> Result<(Generate, Asked), Fault>,
-) -> Response {
+async fn answered(state: &Arc<State>, request: Request, read: ReadBody) -> Response {
     match begin(state, request, read).await {
         Ok(Begun { generation, asked, .. }) => said(state, generation, asked).await,
         Err(fault) => Err(fault),

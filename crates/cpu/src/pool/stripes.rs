@@ -18,6 +18,9 @@ pub struct Stripes<'a, T> {
     pub width: usize,
 }
 
+/// What is done with the `i`-th stripe of each of two matrices.
+type StripeJob<'j, T> = dyn Fn(usize, Tile<'_, T>, Tile<'_, T>) + Sync + 'j;
+
 impl<T> Stripes<'_, T> {
     /// The number of stripes.
     fn count(&self) -> usize {
@@ -40,7 +43,7 @@ impl Pool {
         &self,
         first: Stripes<'_, T>,
         second: Stripes<'_, T>,
-        job: &(dyn Fn(usize, Tile<'_, T>, Tile<'_, T>) + Sync),
+        job: &StripeJob<'_, T>,
     ) {
         let stripes = first.count();
         assert_eq!(stripes, second.count(), "stripes of two matrices");

@@ -71,7 +71,7 @@ pub fn matmul(c: &Compute, w: &Matrix, x: &Activations, out: &mut [f32]) {
 /// # Panics
 /// As [`matmul`], and for more than [`MAX_GROUP`] matrices.
 pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activations) {
-    matmul_each(c, jobs.iter_mut().map(|(weights, out)| Product { weights, rows: x, out: &mut **out }));
+    matmul_each(c, jobs.iter_mut().map(|(weights, out)| Product { weights, rows: x, out }));
 }
 
 /// A product of [`matmul_each`].

@@ -235,7 +235,7 @@ impl Held {
             return false;
         }
         let start = self.start.take().unwrap_or_default();
-        start.chars().fold(false, |ended, letter| ended || self.inside(letter, out))
+        start.chars().any(|letter| self.inside(letter, out))
     }
 
     fn inside(&mut self, letter: char, out: &mut PartSink) -> bool {
