@@ -213,6 +213,18 @@ fn other_forms_hold_too() {
     }
 }
 
+/// The format of reasoning of models whose calls are messages on channels of their own.
+fn on_channels(style: &str) -> Option<ReasoningFormat> {
+    let sign = match style {
+        "harmony" => "<|channel|>analysis<|message|>",
+        "solar" => "assistant<|think|>",
+        "muse" => " to=self<|message|>",
+        _ => return None,
+    };
+    let tags = ReasoningTags::of_template(sign).expect("a sign");
+    Some(ReasoningFormat { tags, begun: false })
+}
+
 #[test]
 fn calls_that_must_come_are_read_as_calls() {
     let tokenizer = tokenizer();
@@ -233,6 +245,7 @@ fn calls_that_must_come_are_read_as_calls() {
             for (text, reason) in answers.iter().filter(|(_, reason)| *reason == FinishReason::Stop) {
                 let reading = AnswerParserOptions {
                     style: Some(style),
+                    thought: on_channels(name),
                     tools: vec!["get_weather".into(), "now".into()],
                     ..AnswerParserOptions::default()
                 };

@@ -32,6 +32,7 @@ mod name_table;
 mod names;
 mod packed;
 mod qkv;
+mod recurrent_names;
 mod relative;
 mod repacked;
 mod rope;

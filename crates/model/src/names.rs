@@ -6,6 +6,7 @@
 use crate::expert_names;
 use crate::heads::Heads;
 use crate::name_table::{BIAS_ENDS, Fused, Names, WEIGHT_ENDS};
+use crate::recurrent_names;
 use crate::source::Source;
 use crate::spec::{LmHead, NormPlace, Spec};
 use crate::tensor_location::{Slice, TensorLocation};
@@ -122,16 +123,11 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
         LayerWeight::DownBias => one("ffn_down.bias"),
         LayerWeight::FeedPostNorm => any(&["post_ffw_norm.weight", "layer_output_norm.weight"]),
         LayerWeight::FeedPostNormBias => one("layer_output_norm.bias"),
-        LayerWeight::MixerInput => any(&["attn_qkv.weight", "shortconv.in_proj.weight"]),
-        LayerWeight::MixerGate => one("attn_gate.weight"),
-        LayerWeight::Beta => one("ssm_beta.weight"),
-        LayerWeight::Alpha => one("ssm_alpha.weight"),
-        LayerWeight::Conv => any(&["ssm_conv1d.weight", "shortconv.conv.weight"]),
-        LayerWeight::DecayRate => one("ssm_a"),
-        LayerWeight::TimeBias => one("ssm_dt.bias"),
-        LayerWeight::MixerNorm => one("ssm_norm.weight"),
-        // Only encoders have the others.
-        _ => expert_names::gguf(spec, layer, part, &full),
+        part => match recurrent_names::gguf(part) {
+            // Only encoders have the others.
+            [] => expert_names::gguf(spec, layer, part, &full),
+            names => any(names),
+        },
     }
 }
 
@@ -180,35 +176,6 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
         LayerWeight::KeyBias => fused("self_attn.k_proj.bias", "self_attn.qkv_proj.bias", q, qkv),
         LayerWeight::Value => fused("self_attn.v_proj.weight", "self_attn.qkv_proj.weight", q + kv, qkv),
         LayerWeight::ValueBias => fused("self_attn.v_proj.bias", "self_attn.qkv_proj.bias", q + kv, qkv),
-        LayerWeight::QueryNorm => any(&[
-            "self_attn.q_norm.weight",
-            "self_attn.q_layernorm.weight",
-            "self_attn.query_layernorm.weight",
-        ]),
-        LayerWeight::KeyNorm => any(&[
-            "self_attn.k_norm.weight",
-            "self_attn.k_layernorm.weight",
-            "self_attn.key_layernorm.weight",
-        ]),
-        LayerWeight::Sinks => any(&["self_attn.sinks"]),
-        LayerWeight::Out => {
-            const NAMES: [&str; 5] = [
-                "self_attn.o_proj.weight",
-                "self_attn.dense.weight",
-                "self_attn.out_proj.weight",
-                "linear_attn.out_proj.weight",
-                "conv.out_proj.weight",
-            ];
-            any(&NAMES)
-        }
-        LayerWeight::MixerInput => any(&["linear_attn.in_proj_qkv.weight", "conv.in_proj.weight"]),
-        LayerWeight::MixerGate => any(&["linear_attn.in_proj_z.weight"]),
-        LayerWeight::Beta => any(&["linear_attn.in_proj_b.weight"]),
-        LayerWeight::Alpha => any(&["linear_attn.in_proj_a.weight"]),
-        LayerWeight::Conv => any(&["linear_attn.conv1d.weight", "conv.conv.weight"]),
-        LayerWeight::DecayRate => any(&["linear_attn.A_log"]),
-        LayerWeight::TimeBias => any(&["linear_attn.dt_bias"]),
-        LayerWeight::MixerNorm => any(&["linear_attn.norm.weight"]),
         LayerWeight::OutBias => any(&["self_attn.o_proj.bias", "self_attn.dense.bias"]),
         LayerWeight::AttentionPostNorm => any(&["post_attention_layernorm.weight"]),
         LayerWeight::FeedNorm => any(&[&format!("{feed_norm}.weight"), "ffn_norm.weight"]),
@@ -218,16 +185,40 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
         LayerWeight::Up if spec.gated => gate_and_up(["mlp.up_proj.weight", "feed_forward.w3.weight"], ff),
         LayerWeight::Up => any(&["mlp.up_proj.weight", "mlp.fc1.weight"]),
         LayerWeight::UpBias => any(&["mlp.up_proj.bias", "mlp.fc1.bias"]),
-        LayerWeight::Down => any(&[
+        LayerWeight::DownBias => any(&["mlp.down_proj.bias", "mlp.fc2.bias"]),
+        LayerWeight::FeedPostNorm => any(&["post_feedforward_layernorm.weight"]),
+        part => match [listed_names(part), recurrent_names::hugging_face(part)] {
+            // Only encoders have the others.
+            [[], []] => expert_names::hugging_face(spec, layer, part, &full),
+            [[], names] | [names, _] => any(names),
+        },
+    }
+}
+
+/// The names that a weight of attention or feed-forward has in one family or another, within its layer.
+fn listed_names(part: LayerWeight) -> &'static [&'static str] {
+    match part {
+        LayerWeight::QueryNorm => {
+            &["self_attn.q_norm.weight", "self_attn.q_layernorm.weight", "self_attn.query_layernorm.weight"]
+        }
+        LayerWeight::KeyNorm => {
+            &["self_attn.k_norm.weight", "self_attn.k_layernorm.weight", "self_attn.key_layernorm.weight"]
+        }
+        LayerWeight::Sinks => &["self_attn.sinks"],
+        LayerWeight::Out => &[
+            "self_attn.o_proj.weight",
+            "self_attn.dense.weight",
+            "self_attn.out_proj.weight",
+            "linear_attn.out_proj.weight",
+            "conv.out_proj.weight",
+        ],
+        LayerWeight::Down => &[
             "mlp.down_proj.weight",
             "mlp.fc2.weight",
             "shared_mlp.output_linear.weight",
             "feed_forward.w2.weight",
-        ]),
-        LayerWeight::DownBias => any(&["mlp.down_proj.bias", "mlp.fc2.bias"]),
-        LayerWeight::FeedPostNorm => any(&["post_feedforward_layernorm.weight"]),
-        // Only encoders have the others.
-        _ => expert_names::hugging_face(spec, layer, part, &full),
+        ],
+        _ => &[],
     }
 }
 

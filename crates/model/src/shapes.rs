@@ -6,13 +6,14 @@
 //!
 //! The generated text is meaningless: weights are random, and the vocabulary is bytes and placeholders.
 
+mod metadata;
 mod random;
 mod recipe;
 mod vocabulary;
 
 use crate::error::Error;
 use crate::names;
-use crate::rope::{Rope, RopeScaling, long_mscale};
+use crate::rope::{Rope, RopeScaling};
 use crate::source::Source;
 use crate::spec::Spec;
 use crate::tensor_location::{Slice, TensorLocation};
@@ -25,7 +26,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::OnceLock;
 use tensor::Dtype;
-use weights::gguf::{Array, Metadata, Value};
+use weights::gguf::Metadata;
 use weights::{Opened, PlacedTensor};
 
 pub use recipe::{RECIPES, Recipe};
@@ -321,26 +322,6 @@ impl Shape {
         )
     }
 
-    /// The KV heads: a list of those of each layer where some have none.
-    fn kv_heads_value(&self) -> Value {
-        let Some(conv) = &self.short_conv else { return Value::U32(self.kv_heads as u32) };
-        let heads = |layer| if conv.attention.contains(&layer) { self.kv_heads as u32 } else { 0 };
-        Value::Array(Array::U32((0..self.layers).map(heads).collect()))
-    }
-
-    /// The keys of a mixture that a converter writes.
-    fn expert_keys(&self) -> Vec<(&'static str, usize)> {
-        let Some(experts) = &self.experts else { return Vec::new() };
-        let keys = [
-            ("expert_count", experts.count),
-            ("expert_used_count", experts.used),
-            ("expert_feed_forward_length", experts.width),
-            ("expert_shared_feed_forward_length", experts.shared),
-            ("leading_dense_block_count", experts.dense_layers),
-        ];
-        keys.into_iter().filter(|(_, size)| *size > 0).collect()
-    }
-
     fn rotary_dim(&self) -> usize {
         self.rotary_dim.unwrap_or(self.head_dim)
     }
@@ -362,80 +343,6 @@ impl Shape {
             ],
             None => Vec::new(),
         }
-    }
-
-    /// The keys that a converter writes for this family, and a vocabulary.
-    fn metadata(&self, recipe: &Recipe) -> Metadata {
-        let mut keys = Metadata::default();
-        let mut general = |key: &str, value| keys.insert(format!("general.{key}"), value);
-        general("architecture", Value::String(self.family.clone()));
-        general("name", Value::String(format!("{}, random weights", self.title)));
-        general("file_type", Value::U32(recipe.file_type));
-        general("quantization_version", Value::U32(2));
-        let mut own = |key: &str, value| keys.insert(format!("{}.{key}", self.family), value);
-        let eps = if self.layer_norm { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
-        for (key, size) in [
-            ("block_count", self.layers),
-            ("context_length", self.context),
-            ("embedding_length", self.width),
-            ("feed_forward_length", self.feed),
-            ("vocab_size", self.vocab),
-            ("attention.head_count", self.heads),
-            ("attention.key_length", self.head_dim),
-            ("attention.value_length", self.head_dim),
-            ("rope.dimension_count", self.rotary_dim()),
-        ] {
-            own(key, Value::U32(size as u32));
-        }
-        own("attention.head_count_kv", self.kv_heads_value());
-        if let Some(conv) = &self.short_conv {
-            own("shortconv.l_cache", Value::U32(conv.kernel as u32));
-        }
-        own(&format!("attention.{eps}"), Value::F32(self.eps));
-        own("rope.freq_base", Value::F32(self.rope_base));
-        if let Some(window) = self.window {
-            own("attention.sliding_window", Value::U32(window as u32));
-        }
-        if let Some(yarn) = &self.rope_yarn {
-            own("rope.scaling.type", Value::String("yarn".to_owned()));
-            own("rope.scaling.factor", Value::F32(yarn.factor));
-            own("rope.scaling.original_context_length", Value::U32(yarn.original as u32));
-        }
-        for (key, size) in self.expert_keys() {
-            own(key, Value::U32(size as u32));
-        }
-        if let Some(net) = &self.delta_net {
-            for (key, size) in [
-                ("full_attention_interval", net.interval),
-                ("ssm.group_count", net.key_heads),
-                ("ssm.time_step_rank", net.value_heads),
-                ("ssm.state_size", net.head_dim),
-                ("ssm.inner_size", net.value_heads * net.head_dim),
-                ("ssm.conv_kernel", net.kernel),
-            ] {
-                own(key, Value::U32(size as u32));
-            }
-        }
-        if let Some(factor) = self.rope_linear {
-            own("rope.scaling.type", Value::String("linear".to_owned()));
-            own("rope.scaling.factor", Value::F32(factor));
-        }
-        if let Some(long) = &self.rope_long {
-            let stretch = self.context as f64 / long.original as f64;
-            own("rope.scaling.original_context_length", Value::U32(long.original as u32));
-            own("rope.scaling.attn_factor", Value::F32(long_mscale(stretch, long.original)));
-        }
-        for (key, value) in &self.keys {
-            own(
-                key,
-                match value {
-                    KeyValue::Number(number) => Value::F32(*number),
-                    KeyValue::Text(text) => Value::String(text.clone()),
-                },
-            );
-        }
-        vocabulary::put(&mut keys, self.vocab);
-        keys
     }
 }
 

@@ -5,6 +5,7 @@
 //! `layer_types`). What all decoders share is read here; a family's file reads its differences.
 
 mod defaults;
+mod dimensions;
 mod mixture;
 mod recurrent;
 mod rope;
@@ -13,7 +14,7 @@ mod windows;
 use crate::error::Error;
 use crate::name_table::Names;
 use crate::spec::{
-    Biases, Direction, FeedForward, Layer, LmHead, Norm, NormKind, NormPlace, Positions, QkNorm, Spec,
+    Biases, Direction, FeedForward, Layer, LmHead, NormKind, NormPlace, Positions, QkNorm, Spec,
 };
 use crate::tensors;
 use crate::weight_role::WeightRole;
@@ -34,12 +35,9 @@ const LAYERS: Key = Key("block_count", &["num_hidden_layers"]);
 const WIDTH: Key = Key("embedding_length", &["hidden_size"]);
 const CONTEXT: Key = Key("context_length", &["max_position_embeddings"]);
 const HEADS: Key = Key("attention.head_count", &["num_attention_heads"]);
-const KV_HEADS: Key = Key("attention.head_count_kv", &["num_key_value_heads"]);
 const HEAD_DIM: Key = Key("attention.key_length", &["head_dim"]);
 const VALUE_DIM: Key = Key("attention.value_length", &["head_dim"]);
 const FEED: Key = Key("feed_forward_length", &["intermediate_size"]);
-const RMS_EPS: Key = Key("attention.layer_norm_rms_epsilon", &["rms_norm_eps", "norm_eps"]);
-const LAYER_EPS: Key = Key("attention.layer_norm_epsilon", &["layer_norm_eps", "layer_norm_epsilon"]);
 pub(crate) const HIDDEN_ACT: Key = Key("", &["hidden_act"]);
 pub(crate) const WINDOW: Key = Key("attention.sliding_window", &["sliding_window"]);
 
@@ -213,22 +211,12 @@ impl<'a> Source<'a> {
     ) -> Result<Spec, Error> {
         let width = self.need(WIDTH, defaults.width)?;
         let heads = self.need(HEADS, defaults.heads)?;
-        let listed = if defaults.kv_heads_listed { self.listed_sizes(KV_HEADS) } else { None };
-        let kv_heads = match listed {
-            Some(list) => list.into_iter().max().unwrap_or(0),
-            None => self.size(KV_HEADS)?.or(defaults.kv_heads).unwrap_or(heads),
-        };
+        let kv_heads = self.kv_heads(heads, defaults)?;
         let head_dim = self.size(HEAD_DIM)?.or(defaults.head_dim).unwrap_or(width / heads.max(1));
         let value_dim = self.size(VALUE_DIM)?.unwrap_or(head_dim);
         if value_dim != head_dim {
             return Err(self.bad(VALUE_DIM, value_dim, format!("the key heads' {head_dim}")));
         }
-        let kind = defaults.norm;
-        let (eps_key, eps_default) = match kind {
-            NormKind::Rms => (RMS_EPS, defaults.eps.unwrap_or(1e-6)),
-            NormKind::Layer => (LAYER_EPS, defaults.eps.unwrap_or(1e-5)),
-        };
-        let eps = self.float(eps_key)?.unwrap_or(eps_default);
         let layers = self.need(LAYERS, defaults.layers)?;
         if layers > 4096 {
             return Err(self.bad(LAYERS, layers, "at most 4096".into()));
@@ -243,7 +231,7 @@ impl<'a> Source<'a> {
             kv_heads,
             head_dim,
             layers: vec![Layer::attention(feed); layers],
-            norm: Norm { kind, eps, bias: kind == NormKind::Layer, plus_one: false },
+            norm: self.norm(defaults)?,
             norm_place: NormPlace::Pre,
             embedding_norm: false,
             final_norm: true,

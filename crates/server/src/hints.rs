@@ -84,6 +84,7 @@ fn hint(path: &str) -> Option<String> {
         "/models",
         "/tokenize",
         "/completion",
+        "/infill",
         "/api/chat",
         "/api/generate",
         "/api/tags",

@@ -173,8 +173,8 @@ mod tests {
             })
             .collect();
         let file = json!({"version": "1.0", "added_tokens": added,
-            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
-            "decoder": {"type": "ByteLevel"},
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+            "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
             "model": {"type": "BPE", "vocab": vocab, "merges": []}});
         Tokenizer::from_json(file.to_string().as_bytes()).expect("opens")
     }

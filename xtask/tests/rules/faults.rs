@@ -388,6 +388,27 @@ const TABLE: &[(&str, &[&str])] = &[
             "abuse_headers_of_the_caller_do_not_change_those_of_the_request",
         ],
     ),
+    (
+        "files of mixtures and of weights that others quantized whose parts do not fit",
+        &[
+            "abuse_a_router_that_names_more_experts_than_there_are_is_refused",
+            "abuse_a_router_that_names_more_than_there_is_is_told_by_name_value_and_limit",
+            "abuse_experts_of_unequal_shapes_are_named_with_both",
+            "abuse_blocks_of_mxfp4_without_their_exponents_are_refused",
+            "abuse_a_scale_that_is_no_number_fails_the_load_by_name",
+            "abuse_layers_that_lie_are_refused_by_tensor",
+            "abuse_shapes_and_scales_of_packed_layers_are_checked",
+        ],
+    ),
+    ("texts around a gap that hold the marks of gaps", &["abuse_marks_in_a_text_stay_text"]),
+    (
+        "a part of YaRN's factor taken for the whole: DeepSeek-R1-0528-Qwen3-8B",
+        &["fault_a_part_of_the_yarn_factor_is_not_taken_for_the_whole"],
+    ),
+    (
+        "hybrids that read the whole prompt again each turn: llama.cpp #20225, #21831, #24714",
+        &["fault_a_turn_of_a_chat_computes_its_new_tokens_only"],
+    ),
 ];
 
 /// The names of all functions under a folder that follow `#[test]` or a `proptest!` test's attribute.

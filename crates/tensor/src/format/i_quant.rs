@@ -20,13 +20,16 @@ pub(super) struct IQuant {
     pub(super) scales: fn(block: &[u8], sub_scales: &mut [i8]) -> u16,
 }
 
+/// The most sub-scales of a block: one for each 16 of 256 weights.
+const MAX_SUB_SCALES: usize = 16;
+
 impl IQuant {
     pub(super) fn codes(&self, block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]) {
         (self.indices)(block, q);
         for q in q {
             *q = (i32::from(self.table[usize::from(*q)]) + self.shape.offset) as u8;
         }
-        let mut sub_scales = [0; super::MAX_GROUPS];
+        let mut sub_scales = [0; MAX_SUB_SCALES];
         let sub_scales = &mut sub_scales[..scale.len()];
         let d = half::f16::from_bits((self.scales)(block, sub_scales)).to_f32() * self.shape.unit();
         for (scale, sub) in scale.iter_mut().zip(sub_scales) {
