@@ -247,6 +247,10 @@ fn calls_that_must_come_are_read_as_calls() {
                     style: Some(style),
                     thought: on_channels(name),
                     tools: vec!["get_weather".into(), "now".into()],
+                    schemas: tools
+                        .iter()
+                        .map(|(name, schema)| (name.clone(), schema.value.clone()))
+                        .collect(),
                     ..AnswerParserOptions::default()
                 };
                 let mut parts = AnswerParser::new(&reading);
