@@ -157,14 +157,18 @@ impl Blocks {
         Some(block)
     }
 
+    /// The block in the tree with the `index`-th block of `tokens`, after the block `parent`. At least one token is left.
+    fn cached(&self, tokens: &[u32], index: usize, parent: Option<u32>, salt: u64) -> Option<u32> {
+        let chunk = chunk(tokens, index, self.block_tokens)?;
+        let is_last = tokens.len() <= (index + 1) * self.block_tokens;
+        self.prefixes.as_ref()?.find(parent, salt, chunk).filter(|_| !is_last)
+    }
+
     /// How many of the blocks of `tokens` are in the tree, from the first on, of which `known` are known to be, the last
     /// of them `parent`; and how many there are up to the last one with a snapshot. At least one token is left.
     fn matching(&self, tokens: &[u32], known: usize, parent: Option<u32>, salt: u64) -> (usize, usize) {
         let (mut matched, mut with_state, mut parent) = (known, known, parent);
-        while let Some(chunk) = chunk(tokens, matched, self.block_tokens) {
-            let last = tokens.len() <= (matched + 1) * self.block_tokens;
-            let found = self.prefixes.as_ref().and_then(|p| p.find(parent, salt, chunk));
-            let Some(block) = found.filter(|_| !last) else { break };
+        while let Some(block) = self.cached(tokens, matched, parent, salt) {
             matched += 1;
             if self.snapshots.has(block) {
                 with_state = matched;
@@ -229,10 +233,8 @@ impl BlockTable {
         let before = self.shared;
         let (matched, most) =
             if recurrent { pool.matching(tokens, before, self.parent(), salt) } else { (0, usize::MAX) };
-        while let Some(chunk) = chunk(tokens, self.shared, block_tokens).filter(|_| self.shared < most) {
-            let last = tokens.len() <= (self.shared + 1) * block_tokens;
-            let found = pool.prefixes.as_ref().and_then(|p| p.find(self.parent(), salt, chunk));
-            let Some(block) = found.filter(|_| !last) else { break };
+        while self.shared < most {
+            let Some(block) = pool.cached(tokens, self.shared, self.parent(), salt) else { break };
             pool.hold(block);
             match self.blocks.get_mut(self.shared) {
                 Some(own) => pool.release(std::mem::replace(own, block)),

@@ -53,7 +53,7 @@ pub(crate) struct LiveState {
 /// What a state has to become before its next row.
 #[derive(Debug)]
 enum Source {
-    /// It is as it should be.
+    /// The state is as it should be.
     Ready,
     /// That of a sequence without tokens.
     Clear,

@@ -101,7 +101,7 @@ enum Act {
     Guess(usize, usize, usize),
     /// The sequence ends or is preempted.
     Leave(usize),
-    /// It fails.
+    /// The sequence fails.
     Fail(usize),
 }
 

@@ -13,9 +13,9 @@ use crate::states::{StateSlot, StateSlots};
 /// Why a snapshot is kept, what is worth least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Worth {
-    /// It was taken on the way through a long prompt, in case another text parts from it there.
+    /// Taken on the way through a long prompt, in case another text parts from it there.
     Interval,
-    /// It is the latest of an answer that is being generated, and gives way to the next of the same answer.
+    /// The latest of an answer that is being generated; gives way to the next of the same answer.
     Rolling,
     /// A prompt ends or texts part there, or it was of use before.
     Kept,
@@ -26,7 +26,7 @@ pub(crate) enum Worth {
 pub(crate) struct Snapshots {
     slots: StateSlots,
     by_block: HashMap<u32, Snapshot>,
-    /// Those worth little first, then the least recently used.
+    /// Ranks of all snapshots: what is worth little first, then the least recently used.
     order: BTreeSet<Rank>,
     /// Counts uses.
     now: u64,

@@ -1,5 +1,6 @@
 //! The weights of a loaded model, layer by layer.
 
+use crate::mixer::{DeltaNet, ShortConv};
 use crate::mixture::Mixture;
 use kernels::{ActFormats, DistanceBias, Matrix, RelativeIndex};
 
@@ -51,6 +52,7 @@ pub(crate) enum MixerWeights {
 
 /// The weights of a short convolution before its output projection.
 pub(crate) struct ShortConvWeights {
+    pub(crate) shape: ShortConv,
     /// Gates and input `[3 * channels, width]`.
     pub(crate) input: Matrix,
     /// `[kernel, channels]`
@@ -75,6 +77,7 @@ pub(crate) struct AttentionWeights {
 
 /// The weights of a gated DeltaNet before its output projection.
 pub(crate) struct DeltaNetWeights {
+    pub(crate) shape: DeltaNet,
     /// Queries, keys and values `[channels, width]`.
     pub(crate) input: Matrix,
     /// The gate of the output `[values_width, width]`.
@@ -114,7 +117,7 @@ impl MixerWeights {
         match self {
             MixerWeights::Attention(attention) => attention,
             MixerWeights::DeltaNet(_) | MixerWeights::ShortConv(_) => {
-                unreachable!("a layer has the weights of its spec's mixer, and encoders have attention only")
+                unreachable!("encoders have attention only")
             }
         }
     }

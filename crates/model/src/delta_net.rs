@@ -1,7 +1,7 @@
 //! A gated DeltaNet layer: projections, a convolution over time, the delta rule, and a gated norm.
 
 use crate::blocks::DeltaNetWeights;
-use crate::mixer::DeltaNet;
+use crate::router::sigmoid;
 use crate::scratch::Scratch;
 use crate::spec::Spec;
 use kernels::{Activation, CausalConv, Compute, LinearRows, SeqRows, StatePool};
@@ -17,13 +17,13 @@ const SOFTPLUS_LINEAR: f32 = 20.0;
 pub(crate) fn delta_net(
     compute: &Compute,
     spec: &Spec,
-    net: &DeltaNet,
     weights: &DeltaNetWeights,
     sequences: &[SeqRows<'_>],
     rows: usize,
     states: &mut StatePool,
     scratch: &mut Scratch,
 ) {
+    let net = &weights.shape;
     let Scratch { mixer_in, mixed, attention_out, decay, gain, activations, .. } = scratch;
     let (channels, values, heads) = (net.channels(), net.values_width(), net.value_heads);
     let (input, mixed) = (&mut mixer_in[..rows * channels], &mut mixed[..rows * channels]);
@@ -69,5 +69,5 @@ fn set_factors(weights: &DeltaNetWeights, decay: &mut [f32], gain: &mut [f32]) {
             *alpha = (rate * step).exp();
         }
     }
-    gain.iter_mut().for_each(|beta| *beta = 1.0 / (1.0 + (-*beta).exp()));
+    gain.iter_mut().for_each(|beta| *beta = sigmoid(*beta));
 }

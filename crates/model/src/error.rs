@@ -147,3 +147,14 @@ pub enum Error {
         source: kernels::Error,
     },
 }
+
+/// Refuses a value that is out of range; `expected` says what is accepted.
+///
+/// # Errors
+/// [`Error::BadValue`] unless `ok`.
+pub(crate) fn require(ok: bool, key: &str, value: impl ToString, expected: &str) -> Result<(), Error> {
+    if ok {
+        return Ok(());
+    }
+    Err(Error::BadValue { key: key.to_owned(), value: value.to_string(), expected: expected.to_owned() })
+}

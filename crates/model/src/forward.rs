@@ -9,7 +9,6 @@ use crate::delta_net::delta_net;
 use crate::error::Error;
 use crate::experts::{self, MixtureInput};
 use crate::load::Model;
-use crate::mixer::Mixer;
 use crate::mlp::{MlpBuffers, bias, feed_forward};
 use crate::qkv::{gated_qkv, qkv, temper};
 use crate::scratch::Scratch;
@@ -113,15 +112,14 @@ impl Model {
         let (spec, block) = (&self.spec, &self.blocks[layer]);
         let rows = batch.tokens.len();
         self.set_mixer_input(compute, block, rows, batch.decode_rows, scratch);
-        match (&block.mixer, &spec.layers[layer].mixer) {
-            (MixerWeights::DeltaNet(weights), Mixer::DeltaNet(net)) => {
-                delta_net(compute, spec, net, weights, batch.sequences, rows, kv.states_mut(), scratch);
+        match &block.mixer {
+            MixerWeights::DeltaNet(weights) => {
+                delta_net(compute, spec, weights, batch.sequences, rows, kv.states_mut(), scratch);
             }
-            (MixerWeights::ShortConv(weights), Mixer::ShortConv(conv)) => {
-                short_conv(compute, conv, weights, batch.sequences, rows, kv.states_mut(), scratch);
+            MixerWeights::ShortConv(weights) => {
+                short_conv(compute, weights, batch.sequences, rows, kv.states_mut(), scratch);
             }
-            _ => {
-                let weights = block.mixer.attention();
+            MixerWeights::Attention(weights) => {
                 self.project_qkv(compute, weights, layer, rows, kv, scratch);
                 if !nothing_wanted {
                     self.attention(compute, weights, layer, batch, kv, scratch);
@@ -349,7 +347,8 @@ fn check(spec: &Spec, batch: &Batch, kv: &KvPool, scratch: &Scratch) -> Result<(
     equal("KV heads of the KV pool", shape.kv_heads, spec.kv_heads)?;
     equal("head size of the KV pool", shape.head_dim, spec.head_dim)?;
     let states = kv.states().shape();
-    if spec.has_states() {
+    let has_states = spec.has_states();
+    if has_states {
         equal("values of a recurrent state", states.floats, spec.state_shape(1).floats)?;
     }
     let rows = batch.tokens.len();
@@ -373,7 +372,7 @@ fn check(spec: &Spec, batch: &Batch, kv: &KvPool, scratch: &Scratch) -> Result<(
         within("position", end, sequence.blocks.len().saturating_mul(BLOCK_TOKENS))?;
         within("position", end, u32::MAX as usize)?;
         equal("keys of a sequence", sequence.keys, end)?;
-        if spec.has_states() {
+        if has_states {
             within("recurrent state", (sequence.state as usize).saturating_add(1), states.states)?;
         }
         for &block in sequence.blocks {

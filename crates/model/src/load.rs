@@ -301,12 +301,12 @@ impl WeightLoader<'_> {
                 let kv_layer = before.iter().filter(|layer| layer.mixer.is_attention()).count();
                 MixerWeights::Attention(Box::new(self.attention(layer, kv_layer)))
             }
-            Mixer::DeltaNet(net) => MixerWeights::DeltaNet(Box::new(self.delta_net(layer, &net, state))),
-            Mixer::ShortConv(conv) => {
+            Mixer::DeltaNet(net) => MixerWeights::DeltaNet(Box::new(self.delta_net(layer, net, state))),
+            Mixer::ShortConv(shape) => {
                 let role = |part| WeightRole::Layer(layer, part);
                 let input = self.matrix(role(LayerWeight::MixerInput));
-                let conv = by_input(&self.vector(role(LayerWeight::Conv)), conv.kernel);
-                MixerWeights::ShortConv(Box::new(ShortConvWeights { input, conv, state }))
+                let conv = by_input(&self.vector(role(LayerWeight::Conv)), shape.kernel);
+                MixerWeights::ShortConv(Box::new(ShortConvWeights { shape, input, conv, state }))
             }
         }
     }
@@ -323,19 +323,19 @@ impl WeightLoader<'_> {
         AttentionWeights { query, key, value, formats, query_norm, key_norm, sinks, kv_layer }
     }
 
-    fn delta_net(&mut self, layer: usize, net: &DeltaNet, state: usize) -> DeltaNetWeights {
+    fn delta_net(&mut self, layer: usize, shape: DeltaNet, state: usize) -> DeltaNetWeights {
         let [input, gate, beta, alpha] =
             [LayerWeight::MixerInput, LayerWeight::MixerGate, LayerWeight::Beta, LayerWeight::Alpha]
                 .map(|part| self.matrix(WeightRole::Layer(layer, part)));
         let formats = input.activations() | gate.activations() | beta.activations() | alpha.activations();
         let mut vector = |part| self.vector(WeightRole::Layer(layer, part));
-        let conv = by_input(&vector(LayerWeight::Conv), net.kernel);
+        let conv = by_input(&vector(LayerWeight::Conv), shape.kernel);
         let mut rates = vector(LayerWeight::DecayRate);
-        if net.log_rates {
+        if shape.log_rates {
             rates.iter_mut().for_each(|rate| *rate = -rate.exp());
         }
         let (time_bias, norm) = (vector(LayerWeight::TimeBias), vector(LayerWeight::MixerNorm));
-        DeltaNetWeights { input, gate, beta, alpha, formats, conv, rates, time_bias, norm, state }
+        DeltaNetWeights { shape, input, gate, beta, alpha, formats, conv, rates, time_bias, norm, state }
     }
 
     fn feed(&mut self, layer: usize) -> FeedWeights {

@@ -1,6 +1,6 @@
 //! What mixes the positions of a layer: attention over keys and values, or a recurrence with a state.
 
-use crate::error::Error;
+use crate::error::{Error, require};
 use crate::weight_role::LayerWeight;
 use kernels::{CausalConv, LinearAttention, StateRule};
 
@@ -202,11 +202,4 @@ impl Mixer {
             Mixer::ShortConv(conv) => check_kernel(conv.kernel),
         }
     }
-}
-
-fn require(ok: bool, key: &str, value: usize, expected: &str) -> Result<(), Error> {
-    if ok {
-        return Ok(());
-    }
-    Err(Error::BadValue { key: key.to_owned(), value: value.to_string(), expected: expected.to_owned() })
 }

@@ -9,7 +9,6 @@ use kernels::{CausalConv, Compute, SeqRows, StatePool};
 /// the states of their sequences.
 pub(crate) fn short_conv(
     compute: &Compute,
-    conv: &ShortConv,
     weights: &ShortConvWeights,
     sequences: &[SeqRows<'_>],
     rows: usize,
@@ -17,7 +16,7 @@ pub(crate) fn short_conv(
     scratch: &mut Scratch,
 ) {
     let Scratch { mixer_in, mixed, attention_out, activations, .. } = scratch;
-    let ShortConv { channels, kernel } = *conv;
+    let ShortConv { channels, kernel } = weights.shape;
     let all = 3 * channels;
     let (projected, input) = (&mut mixed[..rows * all], &mut mixer_in[..rows * channels]);
     let out = &mut attention_out[..rows * channels];

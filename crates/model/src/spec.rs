@@ -4,7 +4,7 @@ mod attention;
 mod norms;
 mod positions;
 
-use crate::error::Error;
+use crate::error::{Error, require};
 use crate::heads::Heads;
 use crate::mixer::Mixer;
 use crate::mixture::Mixture;
@@ -440,11 +440,4 @@ fn heads_weights(heads: &Heads, all: &mut Vec<WeightDecl>) {
         all.push(decl(WeightRole::TaskNorm(index), &[norm.width]));
         put_if(all, norm.bias.is_some(), WeightRole::TaskNormBias(index), &[norm.width]);
     }
-}
-
-fn require(ok: bool, key: &str, value: impl ToString, expected: &str) -> Result<(), Error> {
-    if ok {
-        return Ok(());
-    }
-    Err(Error::BadValue { key: key.to_owned(), value: value.to_string(), expected: expected.to_owned() })
 }

@@ -26,14 +26,17 @@ pub(crate) fn reading(
     let thinks = language.tags().filter(|_| answers);
     let must_call = tools.is_some() && !matches!(request.tool_choice, ToolChoice::Auto | ToolChoice::None);
     let from_json = language.calls_from_json() && !must_call && request.guided.is_none();
-    let schemas =
-        |tools| functions(request, tools, None).into_iter().map(|(name, schema)| (name, schema.value));
+    let schemas: Arc<[_]> = tools
+        .into_iter()
+        .flat_map(|tools| functions(request, tools, None))
+        .map(|(name, schema)| (name, schema.value))
+        .collect();
     AnswerParserOptions {
         thought: thinks.map(|tags| ReasoningFormat { tags, begun: tags.opened_by(prompt) }),
         style: tools.map(|_| language.style().unwrap_or(ToolCallStyle::Hermes)),
-        schemas: tools.map_or_else(|| Arc::from([]), |tools| schemas(tools).collect()),
+        schemas: schemas.clone(),
         tools: tools.map_or_else(Vec::new, |tools| message::tool_names(tools).map(str::to_owned).collect()),
-        json_calls: tools.filter(|_| from_json).map(|tools| schemas(tools).collect()),
+        json_calls: tools.filter(|_| from_json).map(|_| schemas),
         must_call,
         one_call: !request.parallel_tool_calls,
         hide_thought: !request.include_reasoning,

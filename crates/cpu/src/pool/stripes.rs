@@ -8,7 +8,7 @@ use super::{Pool, Shareable, Tile};
 pub struct Stripes<'a, T> {
     /// The matrix.
     pub data: &'a mut [T],
-    /// Its row length.
+    /// The matrix's row length.
     pub row_len: usize,
     /// The first column of the first stripe.
     pub start: usize,

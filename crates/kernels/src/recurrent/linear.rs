@@ -57,7 +57,7 @@ impl LinearAttention {
 pub struct LinearRows<'a> {
     /// The matrix.
     pub x: &'a [f32],
-    /// Its row length.
+    /// The matrix's row length.
     pub row_len: usize,
     /// The first column of the queries, `key_heads · key_dim` wide.
     pub query: usize,

@@ -16,10 +16,19 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     }
     let router = Router { renormalise: false, ..Router::SOFTMAX };
     let mut mixture = source.mixture(source.need(EXPERT_WIDTH, None)?, router)?;
-    mixture.shared = match source.is_gguf() {
-        true => source.gguf_shared(spec.layers.len(), true)?,
-        false => Some(SharedExpert { width: source.need(SHARED, Some(5632))?, gated: true }),
-    };
+    mixture.shared = gated_expert(source, spec.layers.len(), 5632)?;
     qwen3moe::sparse_layers(source, &mut spec, mixture)?;
     Ok(spec)
+}
+
+/// The shared expert with its gate; `width` is the default of the family's configuration class.
+pub(super) fn gated_expert(
+    source: &Source,
+    layers: usize,
+    width: usize,
+) -> Result<Option<SharedExpert>, Error> {
+    match source.is_gguf() {
+        true => source.gguf_shared(layers, true),
+        false => Ok(Some(SharedExpert { width: source.need(SHARED, Some(width))?, gated: true })),
+    }
 }

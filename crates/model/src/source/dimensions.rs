@@ -4,7 +4,7 @@ use super::{Defaults, Key, Source};
 use crate::error::Error;
 use crate::spec::{Norm, NormKind};
 
-const KV_HEADS: Key = Key("attention.head_count_kv", &["num_key_value_heads"]);
+pub(super) const KV_HEADS: Key = Key("attention.head_count_kv", &["num_key_value_heads"]);
 const RMS_EPS: Key = Key("attention.layer_norm_rms_epsilon", &["rms_norm_eps", "norm_eps"]);
 const LAYER_EPS: Key = Key("attention.layer_norm_epsilon", &["layer_norm_eps", "layer_norm_epsilon"]);
 

@@ -1,14 +1,12 @@
 //! Which layers of a hybrid are recurrent.
 
+use super::dimensions::KV_HEADS;
 use super::{Format, Key, Source};
 use crate::error::Error;
-use serde_json::Value;
 use weights::{Metadata, gguf};
 
 const LAYERS: Key = Key("attention.recurrent_layers", &["layer_types"]);
 const INTERVAL: Key = Key("full_attention_interval", &["full_attention_interval"]);
-
-const KV_HEADS: Key = Key("attention.head_count_kv", &[]);
 const ATTENTION: Key = Key("", &["full_attn_idxs"]);
 
 impl Source<'_> {
@@ -28,29 +26,19 @@ impl Source<'_> {
 
     /// Whether each layer is a convolution: in a GGUF those without KV heads.
     pub(crate) fn convolved_layers(&self, layers: usize) -> Result<Vec<bool>, Error> {
-        let (key, listed) = match (self.listed_sizes(KV_HEADS), self.value(LAYERS.1)) {
+        let heads = self.listed_sizes(KV_HEADS);
+        let (key, listed): (_, Vec<bool>) = match (heads, self.layers_of_kind("conv")?) {
             (Some(heads), _) => (KV_HEADS, heads.into_iter().map(|heads| heads == 0).collect()),
-            (None, Some(_)) => (LAYERS, self.layer_types("conv")?),
+            (None, Some(listed)) => (LAYERS, listed),
             (None, None) => {
                 let attention = self.sizes(ATTENTION)?;
-                (ATTENTION, (0..layers).map(|layer| !attention.contains(&layer)).collect::<Vec<bool>>())
+                (ATTENTION, (0..layers).map(|layer| !attention.contains(&layer)).collect())
             }
         };
         if listed.len() != layers {
             return Err(self.bad(key, listed.len(), format!("one for each of the {layers} layers")));
         }
         Ok(listed)
-    }
-
-    /// Whether each layer of `layer_types` is of this kind, and not full attention.
-    fn layer_types(&self, recurrent: &str) -> Result<Vec<bool>, Error> {
-        let known = |v: &Value| match v.as_str() {
-            Some("full_attention") => Ok(false),
-            Some(kind) if kind == recurrent => Ok(true),
-            _ => Err(self.bad(LAYERS, v, format!("{recurrent} or full_attention"))),
-        };
-        let list = self.value(LAYERS.1).and_then(Value::as_array).into_iter().flatten();
-        list.map(known).collect()
     }
 
     /// Whether each layer is recurrent: by the list of the file, or every layer but each `full_attention_interval`-th.
@@ -63,8 +51,7 @@ impl Source<'_> {
                     return Err(self.bad(LAYERS, other.type_name(), "a list of true and false".into()));
                 }
             },
-            _ if self.value(LAYERS.1).is_some() => Some(self.layer_types("linear_attention")?),
-            _ => None,
+            _ => self.layers_of_kind("linear_attention")?,
         };
         let Some(listed) = listed else {
             let every = self.need(INTERVAL, Some(4))?;

@@ -23,14 +23,23 @@ impl Source<'_> {
                 None => Ok(None),
             };
         }
+        match self.layers_of_kind("sliding_attention")? {
+            Some(list) => sized(LAYER_TYPES, list),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether each layer of `layer_types` in `config.json` is of this kind, and not full attention. `None` if the file
+    /// has no such list.
+    pub(super) fn layers_of_kind(&self, kind: &str) -> Result<Option<Vec<bool>>, Error> {
         let Some(value) = self.value(LAYER_TYPES.1) else { return Ok(None) };
         let list = value.as_array().ok_or_else(|| self.bad(LAYER_TYPES, value, "a list".into()))?;
         let known = |v: &Value| match v.as_str() {
-            Some("sliding_attention") => Ok(true),
             Some("full_attention") => Ok(false),
-            _ => Err(self.bad(LAYER_TYPES, v, "sliding_attention or full_attention".into())),
+            Some(listed) if listed == kind => Ok(true),
+            _ => Err(self.bad(LAYER_TYPES, v, format!("{kind} or full_attention"))),
         };
-        sized(LAYER_TYPES, list.iter().map(known).collect::<Result<_, _>>()?)
+        list.iter().map(known).collect::<Result<_, _>>().map(Some)
     }
 
     /// Whether each layer has a sliding window, by [`Source::sliding_layers`]; without such a list every layer but each
