@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::schema::{self, Schema};
-use crate::tools::{CallForm, FramePart, Tags, ToolCallStyle, is_free_text};
+use crate::tools::{CallForm, FramePart, Tags, ToolCallStyle, text_lengths};
 
 /// The tool calls of which an answer must consist.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,12 +122,19 @@ fn parameter(
     let head = format!("{} {} {} {inner} {begin}", tag(tags.key_open), literal(key), tag(tags.key_close));
     let close = format!("{line}{}", tags.value_close);
     let end = if line.is_empty() { tag(tags.value_close) } else { literal(&close) };
-    if is_free_text(property) {
+    // A text has no quotes in tags, and readers take it as it is.
+    if let Some((least, most)) = text_lengths(property) {
+        let text = match (least, most) {
+            (0, None) => "/(?s:.*)/".to_owned(),
+            (least, most) => {
+                format!("/(?s:.{{{least},{}}})/", most.map_or_else(String::new, |most| most.to_string()))
+            }
+        };
         let value = match control(tags.value_close) {
             // No text can be read as a control token.
-            Some(id) => format!("{rule}: {head} /(?s:.*)/ <[{id}]> {LINE}\n"),
+            Some(id) => format!("{rule}: {head} {text} <[{id}]> {LINE}\n"),
             None => {
-                format!("{rule}: {head} {rule}v {LINE}\n{rule}v[suffix={}]: /(?s:.*)/\n", literal(&close))
+                format!("{rule}: {head} {rule}v {LINE}\n{rule}v[suffix={}]: {text}\n", literal(&close))
             }
         };
         return Ok((value, Vec::new()));

@@ -34,7 +34,7 @@ pub(crate) use bare::Bare;
 pub(crate) use in_messages::{calls_as_text, tools_in_system_message};
 pub(crate) use reader::{CallForm, Frame, FramePart, Reader, Tags};
 use reader::{Offered, Row};
-pub(crate) use value_kind::is_free_text;
+pub(crate) use value_kind::text_lengths;
 
 /// The syntax of a model's tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

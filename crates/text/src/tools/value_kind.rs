@@ -85,9 +85,11 @@ impl Seen {
     }
 }
 
-/// Whether a schema allows any text, and nothing but text.
-pub(crate) fn is_free_text(schema: &Value) -> bool {
-    const BOUNDS: [&str; 6] = ["enum", "const", "pattern", "format", "minLength", "maxLength"];
-    schema.get("type").and_then(Value::as_str) == Some("string")
-        && BOUNDS.iter().all(|bound| schema.get(*bound).is_none())
+/// The least and the most characters of a text, if a schema allows nothing but texts and bounds only their length.
+pub(crate) fn text_lengths(schema: &Value) -> Option<(u64, Option<u64>)> {
+    const OTHER_BOUNDS: [&str; 4] = ["enum", "const", "pattern", "format"];
+    let is_text = schema.get("type").and_then(Value::as_str) == Some("string");
+    let bound = |name: &str| schema.get(name).and_then(Value::as_u64);
+    let is_free = is_text && OTHER_BOUNDS.iter().all(|bound| schema.get(*bound).is_none());
+    is_free.then(|| (bound("minLength").unwrap_or(0), bound("maxLength")))
 }
