@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use wire::{Fault, bodies};
 
 /// The letters, and the paths whose bodies they stand for.
-const LETTERS: [(u8, &str); 29] = [
+const LETTERS: [(u8, &str); 30] = [
     (b'm', "/v1/messages"),
     (b'n', "/v1/messages/count_tokens"),
     (b'r', "/v1/responses"),
@@ -17,6 +17,7 @@ const LETTERS: [(u8, &str); 29] = [
     (b'c', "/v1/chat/completions"),
     (b'g', "/generate"),
     (b'l', "/completion"),
+    (b'i', "/infill"),
     (b'o', "/api/chat"),
     (b'a', "/api/generate"),
     (b's', "/api/show"),

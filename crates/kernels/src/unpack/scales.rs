@@ -266,7 +266,7 @@ impl Scales for E4M3Scale16 {
     #[inline(always)]
     fn get<S: Simd>(s: S, [factor, _]: [S::F; 2], sub_scales: &[u8]) -> ([S::F; 2], [S::F; 2]) {
         let scale = [e4m3(s, sub_scales), e4m3(s, &sub_scales[S::LANES..])];
-        (scale.map(|scale| s.mul(scale, factor)), [s.splat(0.0); 2])
+        ([s.mul(scale[0], factor), s.mul(scale[1], factor)], [s.splat(0.0); 2])
     }
 }
 
