@@ -80,6 +80,12 @@ pub(crate) struct Packed {
     #[arg(long, value_name = "HOW", value_enum)]
     #[arg(env = "GRISTMILL_PACKED_CACHE", help_heading = "Machine")]
     pub(crate) packed_cache: Option<PackedChoice>,
+
+    /// The most memory for packed weights, as 24G, for a model that is larger than the memory: what is beyond stays in the file
+    /// of packed weights and is read from the disk for each token. `gristmill plan fit` says how slow that is.
+    #[arg(long, value_name = "BYTES", value_parser = crate::commands::serve::bytes, conflicts_with = "packed_cache")]
+    #[arg(env = "GRISTMILL_WEIGHTS_MEMORY", help_heading = "Machine")]
+    pub(crate) weights_memory: Option<u64>,
 }
 
 /// What `--packed-cache` takes.
@@ -92,11 +98,11 @@ pub(crate) enum PackedChoice {
 
 impl Packed {
     /// Packed weights are not kept.
-    pub(crate) const OFF: Packed = Packed { packed_cache: Some(PackedChoice::Off) };
+    pub(crate) const OFF: Packed = Packed { packed_cache: Some(PackedChoice::Off), weights_memory: None };
 
     /// How the loader is to do it for the only model of a process.
     pub(crate) fn cache(self) -> PackedCache {
-        self.or(PackedChoice::Off)
+        self.weights_memory.map_or_else(|| self.or(PackedChoice::Off), PackedCache::Partial)
     }
 
     /// How the loader is to do it for a model that comes and goes with its requests.

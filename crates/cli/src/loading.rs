@@ -4,6 +4,7 @@
 //! load weights, tokenizer and template.
 
 mod fingerprint;
+pub(crate) mod partial;
 mod states;
 mod words;
 
@@ -72,6 +73,8 @@ pub(crate) struct Planned {
     prompts: flags::Prompts,
     packed: Option<PackedFiles>,
     tuned: Option<Tuned>,
+    /// What is to be said of weights that stay on the disk.
+    on_disk: Option<String>,
 }
 
 /// A model in memory.
@@ -208,8 +211,9 @@ pub(crate) fn plan_found(found: Found, wish: &Wish<'_>) -> Result<Planned, Failu
         None => Tuned::find(&path, &Setting::of(&opened, &machine, tier)),
     };
     let threads = tuned.as_ref().map_or(threads, Tuned::most_threads);
-    let weight_bytes =
-        spec.weight_bytes(&opened, tier, wish.precision).map_err(|error| of(wish.model, error))?;
+    let placed = partial::Weights::of(&spec, &opened, tier, wish.precision, wish.packed)
+        .map_err(|error| of(wish.model, error))?;
+    let weight_bytes = placed.residence.memory;
     let kv_dtype = wish.kv.dtype(tier);
     let (speculation, draft) = wish.speculate.options()?;
     let mut limits = engine::Limits {
@@ -252,11 +256,12 @@ pub(crate) fn plan_found(found: Found, wish: &Wish<'_>) -> Result<Planned, Failu
         draft.spec.limit_context(kv.context.min(draft.spec.context));
     }
     let parts = format!(
-        " (weights {}, keys and values {}, buffers {}, other {}; a smaller --context needs less)",
+        " (weights {}, keys and values {}, buffers {}, other {}; a smaller --context needs less{})",
         size(need.weights),
         size(need.kv),
         size(need.scratch),
-        size(OTHER_BYTES)
+        size(OTHER_BYTES),
+        partial::way_out(need.total() + OTHER_BYTES, weight_bytes, available)
     );
     if wish.kv_room.is_none() {
         check_memory(&machine, need.total() + OTHER_BYTES, wish.model, &parts)?;
@@ -276,6 +281,7 @@ pub(crate) fn plan_found(found: Found, wish: &Wish<'_>) -> Result<Planned, Failu
         prompts: wish.prompts,
         packed,
         tuned,
+        on_disk: placed.remark(),
     })
 }
 
@@ -416,6 +422,7 @@ impl Planned {
         let (words, (model, reading, mut remarks)) = (words?, weights?);
         let Words { tokenizer, template, took: tokenizer_took, is_packed, .. } = words;
         remarks.extend(words.remarks);
+        remarks.extend(self.on_disk);
         let is_packed = is_packed && reading.packed;
         let times =
             LoadTimes { tokenizer: tokenizer_took, weights: reading.took, is_packed, ..LoadTimes::default() };

@@ -227,6 +227,27 @@ fn fit_plans_for_a_machine_that_is_not_here() {
 }
 
 #[test]
+fn fit_says_how_fast_a_model_is_that_stays_partly_on_the_disk() {
+    let of = |more: &[&str]| {
+        let args = ["fit", "--machine", "aws-c7a.4xlarge", "--context", "4096"];
+        json(&[&args[..], more].concat())["answer"]["models"][0].clone()
+    };
+    let rate = |fit: &serde_json::Value| fit["from_disk"]["tokens_per_s"].as_f64().unwrap();
+    let read = |fit: &serde_json::Value| fit["from_disk"]["read_bytes_per_token"].as_u64().unwrap();
+    let mixture = ["--shape", "qwen3.6-35b-a3b:bf16"];
+    let slow = of(&mixture);
+    let fast = of(&[&mixture[..], &["--disk-gb-per-s", "4"]].concat());
+    assert!(slow["fits"] == false && rate(&fast) > 3.0 * rate(&slow), "{slow} {fast}");
+    // Eight of 256 experts are chosen.
+    let on_disk = slow["from_disk"]["disk_bytes"].as_u64().unwrap();
+    assert!(read(&slow) * 20 < on_disk && read(&slow) * 40 > on_disk, "{slow}");
+    let small = of(&["--shape", "qwen3-0.6b:q4_k_m"]);
+    assert!(small["fits"] == true && small.get("from_disk").is_none(), "{small}");
+    let said = failure(&plan(&["fit", "--disk-gb-per-s", "0", "phi-4:bf16"]), 2);
+    assert!(said.contains("0 is outside 0.001..=1000"), "{said}");
+}
+
+#[test]
 fn bad_input_is_one_line_that_names_the_field() {
     let priced = ["--price-per-hour", "0.79"];
     let cost = |args: &[&str]| failure(&plan(&[&["cost"], &priced[..], args].concat()), 1);

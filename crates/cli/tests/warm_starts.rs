@@ -83,3 +83,24 @@ fn a_load_that_fails_says_so() {
     let line = failure(&support::run(&["bench", "load", "no-such-model", "--json"]), 1);
     assert!(line.contains("no-such-model"), "{line}");
 }
+
+#[test]
+fn weights_on_the_disk_give_the_same_text() {
+    let (tiny, home) = (Tiny::new(), tempfile::tempdir().unwrap());
+    let run = |more: &[&str]| {
+        let args = ["run", tiny.path(), "--temperature", "0", "-n", "12", "once upon a time"];
+        gristmill(home.path()).args([&args[..], more].concat()).output().unwrap()
+    };
+    let truth = said(&run(&[]));
+    assert!(packed_in(Path::new(tiny.path())).is_empty());
+    for memory in ["0", "1M"] {
+        assert_eq!(said(&run(&["--weights-memory", memory])), truth, "{memory}");
+    }
+    assert_eq!(packed_in(Path::new(tiny.path())).len(), 2);
+    let both = failure(&run(&["--weights-memory", "1M", "--packed-cache", "map"]), 2);
+    assert!(both.contains("--weights-memory") && both.contains("--packed-cache"), "{both}");
+    let encoder = Tiny::encoder("bert");
+    let args = ["serve", encoder.path(), "--weights-memory", "1M", "--check"];
+    let refused = failure(&gristmill(home.path()).args(args).output().unwrap(), 2);
+    assert!(refused.contains("is an encoder, whose weights are in memory"), "{refused}");
+}

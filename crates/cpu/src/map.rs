@@ -90,6 +90,17 @@ impl Map {
         Ok(())
     }
 
+    /// Asks the system to read `range` (bytes) of the file soon, without waiting for it. A system that does not is no error:
+    /// the bytes are read when they are used.
+    pub fn read_ahead(&self, range: Range<usize>) {
+        let Some(pages) = &self.pages else { return };
+        let start = range.start.min(pages.len());
+        let end = range.end.min(pages.len());
+        if start < end {
+            let _ = pages.advise_range(memmap2::Advice::WillNeed, start, end - start);
+        }
+    }
+
     /// What the file is backed by. Looks at the kernel's account of this process, as [`crate::Arena::backing`].
     #[must_use]
     pub fn backing(&self) -> Backing {
@@ -143,6 +154,8 @@ mod tests {
         map.drop_range(10..100_000);
         map.drop_range(5..6);
         map.drop_range(usize::MAX - 1..usize::MAX);
+        map.read_ahead(4097..200_000);
+        map.read_ahead(usize::MAX - 1..usize::MAX);
         map.drop_pages();
         assert_eq!(&*map, &bytes[..]);
     }

@@ -13,6 +13,8 @@ enum Memory {
     Buffer(Pages),
     /// The range lies inside the file.
     File(Arc<Map>, Range<usize>),
+    /// As a file's, of which nothing was brought into memory.
+    OnDisk(Arc<Map>, Range<usize>),
 }
 
 impl Pages {
@@ -31,6 +33,21 @@ impl ReadonlyBytes {
         map.get(range.clone())?;
         Some(ReadonlyBytes(Memory::File(Arc::clone(map), range)))
     }
+
+    /// As [`ReadonlyBytes::of_file`], for bytes that are read from the disk when they are used, or shortly before by
+    /// [`ReadonlyBytes::read_ahead`].
+    #[must_use]
+    pub fn on_disk(map: &Arc<Map>, range: Range<usize>) -> Option<ReadonlyBytes> {
+        map.get(range.clone())?;
+        Some(ReadonlyBytes(Memory::OnDisk(Arc::clone(map), range)))
+    }
+
+    /// Asks the system to read the bytes soon if they are on the disk; otherwise does nothing. Does not wait.
+    pub fn read_ahead(&self) {
+        if let Memory::OnDisk(map, range) = &self.0 {
+            map.read_ahead(range.clone());
+        }
+    }
 }
 
 impl Deref for ReadonlyBytes {
@@ -39,14 +56,14 @@ impl Deref for ReadonlyBytes {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Memory::Buffer(pages) => pages,
-            Memory::File(map, range) => &map[range.clone()],
+            Memory::File(map, range) | Memory::OnDisk(map, range) => &map[range.clone()],
         }
     }
 }
 
 impl fmt::Debug for ReadonlyBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let file = matches!(self.0, Memory::File(..));
+        let file = matches!(self.0, Memory::File(..) | Memory::OnDisk(..));
         f.debug_struct("Frozen").field("len", &self.len()).field("file", &file).finish()
     }
 }
@@ -67,8 +84,13 @@ mod tests {
         #[expect(clippy::reversed_empty_ranges, reason = "what a damaged file may ask for")]
         let backwards = ReadonlyBytes::of_file(&map, 9..3);
         assert!(backwards.is_none());
+        let later = ReadonlyBytes::on_disk(&map, 10..99).unwrap();
+        assert!(ReadonlyBytes::on_disk(&map, 99_999..100_001).is_none());
         drop(map);
         assert_eq!(&*part, &bytes[4096..70_000]);
+        later.read_ahead();
+        part.read_ahead();
+        assert_eq!(&*later, &bytes[10..99]);
     }
 
     #[test]

@@ -129,12 +129,18 @@ impl<const N: usize> OnlineSoftmax<N> {
         let mut softmax =
             OnlineSoftmax { max: [f32::NEG_INFINITY; MAX_QUERIES], totals: [[0.0; MAX_LANES]; N] };
         if let Some(sinks) = sinks {
-            for (i, query) in queries.iter().enumerate() {
-                softmax.max[i] = sinks[query.head_in_group];
-                softmax.totals[i][0] = 1.0;
-            }
+            softmax.set_sinks(sinks, queries);
         }
         softmax
+    }
+
+    /// Not inlined: attention without sinks would be compiled to more.
+    #[inline(never)]
+    fn set_sinks(&mut self, sinks: &[f32], queries: &[Query; N]) {
+        for (i, query) in queries.iter().enumerate() {
+            self.max[i] = sinks[query.head_in_group];
+            self.totals[i][0] = 1.0;
+        }
     }
 
     /// Turns the scores of `queries` and the block from position `base` on into weights relative to the running

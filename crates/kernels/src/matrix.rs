@@ -168,6 +168,11 @@ impl Matrix {
         self.cols
     }
 
+    /// Asks the system to read packed weights soon that are on the disk; see [`ReadonlyBytes::read_ahead`].
+    pub fn read_ahead(&self) {
+        self.data.read_ahead();
+    }
+
     /// Bytes of the packed weights.
     pub fn bytes(&self) -> usize {
         self.data.len()

@@ -170,6 +170,32 @@ pub(crate) struct Mlp {
 }
 
 impl Block {
+    /// Asks the system to read the layer's matrices that are on the disk, but for the experts', which not all rows need.
+    pub(crate) fn read_ahead(&self) {
+        match &self.mixer {
+            MixerWeights::Attention(attention) => {
+                for linear in [&attention.query, &attention.key, &attention.value] {
+                    linear.matrix.read_ahead();
+                }
+            }
+            MixerWeights::DeltaNet(net) => {
+                [&net.input, &net.gate, &net.beta, &net.alpha].into_iter().for_each(Matrix::read_ahead);
+            }
+            MixerWeights::ShortConv(conv) => conv.input.read_ahead(),
+        }
+        self.out.matrix.read_ahead();
+        match &self.feed {
+            FeedWeights::Dense(mlp) => mlp.read_ahead(),
+            FeedWeights::Experts(mixture) => {
+                mixture.router.read_ahead();
+                if let Some(shared) = &mixture.shared {
+                    shared.mlp.read_ahead();
+                    shared.gate.iter().for_each(Matrix::read_ahead);
+                }
+            }
+        }
+    }
+
     pub(crate) fn prefill_numerics_differ(&self) -> bool {
         let differs = |matrix: &Matrix| matrix.activations().q8_decode_bf16_prefill;
         let mlp = |mlp: &Mlp| mlp.formats.q8_decode_bf16_prefill || differs(&mlp.down.matrix);
@@ -204,6 +230,13 @@ impl MixtureWeights {
 }
 
 impl Mlp {
+    /// Asks the system to read the matrices that are on the disk.
+    pub(crate) fn read_ahead(&self) {
+        self.gate.iter().for_each(|gate| gate.matrix.read_ahead());
+        self.up.matrix.read_ahead();
+        self.down.matrix.read_ahead();
+    }
+
     pub(crate) fn new(gate: Option<Linear>, up: Linear, down: Linear) -> Mlp {
         let mut formats = up.matrix.activations();
         if let Some(gate) = &gate {

@@ -122,6 +122,12 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// Packed weights that are to stay on the disk cannot be written or read there.
+    #[error("packed weights: {0}")]
+    PackedCache(#[from] weights::packed::Error),
+    /// Weights are to stay on the disk, and the model has no folder for them.
+    #[error("weights can stay on the disk only for a model that was read from files in a folder")]
+    NoPlaceOnDisk,
     /// The system has no memory for the weights.
     #[error("no memory for {bytes} bytes of weights: {source}")]
     Memory {

@@ -63,6 +63,8 @@ fn route(
         router::pick(&weights.mixture.router, bias, logits, choice, picks);
     }
     group(picks, used, count, &mut routing.starts, &mut routing.grouped);
+    let groups = routing.starts.windows(2).zip(&weights.experts);
+    groups.filter(|(group, _)| group[0] < group[1]).for_each(|(_, expert)| expert.read_ahead());
 }
 
 /// Computes the shared expert of the rows in `buffers.activations` into `out`.

@@ -50,6 +50,11 @@ impl Model {
         for (layer, block) in self.blocks.iter().enumerate() {
             let (mut rows, mut decode_rows) = (batch.tokens.len(), batch.decode_rows);
             let wanted = (layer == last).then_some(batch.want);
+            // Read while this layer is computed; after the last one the next step begins with the first.
+            self.blocks[if layer == last { 0 } else { layer + 1 }].read_ahead();
+            if layer == last {
+                self.head.as_ref().unwrap_or(&self.embedding).read_ahead();
+            }
             let nothing_wanted = wanted.is_some_and(<[usize]>::is_empty);
             self.mix(compute, layer, batch, nothing_wanted, kv, scratch);
             if nothing_wanted {

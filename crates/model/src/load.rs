@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::locate::{self, EncoderFormat, LocatedWeight};
 use crate::mixer::{DeltaNet, Mixer};
 use crate::mixture::Mixture;
+use crate::packing::{Packer, Progress};
 use crate::packed::{PackedCache, PackedCacheReport, PackedPlace, PackedStore, WeightsMemory};
 use crate::relative;
 use crate::rope::Rope;
@@ -20,10 +21,9 @@ use crate::source::Source;
 use crate::spec::{FeedForward, Layer, Positions, Spec};
 use crate::tensors::floats;
 use crate::weight_role::{LayerWeight, WeightRole};
-use cpu::{Arena, Backing, Tier};
+use cpu::Backing;
 use kernels::{Compute, DistanceBias, Matrix, Precision, RelativeIndex, RowNorm};
 use std::collections::HashMap;
-use tensor::Dtype;
 use weights::Opened;
 
 /// A loaded model: its spec and its packed weights.
@@ -118,14 +118,19 @@ impl Model {
         progress: &mut dyn FnMut(f32),
     ) -> Result<(Model, PackedCacheReport), Error> {
         let packed_store = PackedStore::for_model(opened, found, compute.tier, (precision, format), cache);
+        let packer = Packer { compute, opened, precision, format };
         let mut report = PackedCacheReport::default();
-        let from_cache =
-            packed_store.as_ref().and_then(|packed_store| packed_store.load(compute, &mut report));
+        let from_cache = match &packed_store {
+            Some(packed_store) if packed_store.is_partial() => {
+                Some(packed_store.load_or_write(&spec, packer, found, &mut report, progress)?)
+            }
+            Some(packed_store) => packed_store.load(&spec, compute, &mut report),
+            None if matches!(cache.cache, PackedCache::Partial(_)) => return Err(Error::NoPlaceOnDisk),
+            None => None,
+        };
         let cache_used = from_cache.is_some();
         let (matrices, cache_memory) = from_cache.unzip();
         let mut loader = WeightLoader {
-            precision,
-            format,
             spec: &spec,
             vectors: HashMap::new(),
             matrices: matrices.unwrap_or_default(),
@@ -133,7 +138,7 @@ impl Model {
         };
         let memory = match cache_memory {
             Some(memory) => memory,
-            None => WeightsMemory::Arena(loader.pack(compute, found, opened, progress)?),
+            None => WeightsMemory::Arena(loader.pack(packer, found, progress)?),
         };
         for weight in found.iter().filter(|weight| weight.vector) {
             loader.take_vector(weight)?;
@@ -189,8 +194,6 @@ fn with_q16_if_narrow(precision: Precision, spec: &Spec) -> Precision {
 
 /// Collects loaded weights by role, and assembles them into blocks.
 struct WeightLoader<'a> {
-    precision: Precision,
-    format: EncoderFormat,
     spec: &'a Spec,
     vectors: HashMap<WeightRole, Vec<f32>>,
     matrices: HashMap<WeightRole, Matrix>,
@@ -198,64 +201,23 @@ struct WeightLoader<'a> {
 }
 
 impl WeightLoader<'_> {
-    /// Packs every matrix into one mapping, releasing the file's pages after they are read.
+    /// Packs every matrix into one mapping.
     fn pack(
         &mut self,
-        compute: &Compute,
+        packer: Packer<'_>,
         found: &[LocatedWeight<'_>],
-        opened: &Opened,
         progress: &mut dyn FnMut(f32),
     ) -> Result<Backing, Error> {
-        let mut arena = arena(found, compute.tier, self.precision, self.format)?;
-        let matrices = || found.iter().filter(|weight| !weight.vector);
-        let total: u64 = matrices().map(|weight| weight.bytes.len() as u64).sum();
-        let mut done = 0_u64;
-        for weight in matrices() {
-            self.take_matrix(compute, &mut arena, weight, opened)?;
-            done += weight.bytes.len() as u64;
-            progress(done as f32 / total.max(1) as f32);
+        let mut arena = packer.arena(found)?;
+        let mut packed = Progress::new(found, progress);
+        for weight in found.iter().filter(|weight| !weight.vector) {
+            self.matrices.insert(weight.role, packer.pack(&mut arena, weight)?);
+            packed.add(weight);
         }
         Ok(arena.backing())
     }
 
-    /// Packs one matrix. A weight that is NaN or infinite is an error: it would corrupt every output.
-    fn take_matrix(
-        &mut self,
-        compute: &Compute,
-        arena: &mut Arena,
-        weight: &LocatedWeight<'_>,
-        opened: &Opened,
-    ) -> Result<(), Error> {
-        let (dtype, precision) = weight.packed_as(self.format, self.precision, compute.tier);
-        let arranged = match &weight.repacked {
-            Some(repacked) => Some(repacked.blocks(compute, weight.rows)?),
-            None => weight.in_rows(),
-        };
-        let source = arranged.as_deref().unwrap_or(weight.bytes);
-        let converted = match dtype == weight.dtype {
-            true => arranged,
-            false => Some(converted(weight, source, dtype)?),
-        };
-        let bytes = converted.as_deref().unwrap_or(weight.bytes);
-        let on_consumed = |range: std::ops::Range<usize>| {
-            if converted.is_none() {
-                opened.drop_pages_of(&weight.bytes[range]);
-            }
-        };
-        let (rows, cols) = (weight.rows, weight.cols);
-        let packed = Matrix::pack_into(compute, arena, dtype, rows, cols, bytes, precision, &on_consumed);
-        let packed = packed.map_err(|error| match error {
-            kernels::Error::Weights(source) => Error::Weights { name: weight.name.clone(), source },
-            source => Error::Pack { name: weight.name.clone(), source },
-        })?;
-        if converted.is_some() {
-            opened.drop_pages_of(weight.bytes);
-        }
-        self.matrices.insert(weight.role, packed);
-        Ok(())
-    }
-
-    /// Reads one vector as f32; NaN and infinity are errors, as in [`WeightLoader::take_matrix`].
+    /// Reads one vector as f32; NaN and infinity are errors, as in a matrix.
     fn take_vector(&mut self, weight: &LocatedWeight<'_>) -> Result<(), Error> {
         let arranged = weight.in_rows();
         let bytes = arranged.as_deref().unwrap_or(weight.bytes);
@@ -464,28 +426,3 @@ fn by_input(weights: &[f32], kernel: usize) -> Vec<f32> {
     (0..kernel).flat_map(|input| weights.iter().skip(input).step_by(kernel).copied()).collect()
 }
 
-/// A weight's floats in another format.
-fn converted(weight: &LocatedWeight<'_>, bytes: &[u8], dtype: Dtype) -> Result<Vec<u8>, Error> {
-    let of = |source| Error::Weights { name: weight.name.clone(), source };
-    tensor::check_finite(weight.dtype, bytes).map_err(of)?;
-    let values = floats(&weight.name, weight.dtype, bytes)?;
-    let mut bytes = Vec::new();
-    tensor::quantize(dtype, &values, &mut bytes).map_err(of)?;
-    Ok(bytes)
-}
-
-/// One allocation that holds every packed matrix.
-fn arena(
-    found: &[LocatedWeight],
-    tier: Tier,
-    precision: Precision,
-    format: EncoderFormat,
-) -> Result<Arena, Error> {
-    let packed = || {
-        let matrices = found.iter().filter(|weight| !weight.vector);
-        matrices.map(|weight| weight.packed_bytes(tier, precision, format))
-    };
-    let lengths = packed().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-    let bytes = packed().fold(0, u64::saturating_add);
-    Arena::new(lengths).map_err(|source| Error::Memory { bytes, source })
-}

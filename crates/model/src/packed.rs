@@ -3,7 +3,11 @@
 //! [`weights::packed`] reads and writes the file, `kernels` defines the panels in it. If the file does not match or is
 //! damaged, the model is loaded as if there were none.
 
+use crate::error::Error;
 use crate::locate::{EncoderFormat, LocatedWeight};
+use crate::packing::{Packer, Progress};
+use crate::residence::in_memory;
+use crate::spec::Spec;
 use crate::weight_role::WeightRole;
 use cpu::{Arena, Backing, Map, ReadonlyBytes, Tier};
 use kernels::{Compute, Matrix, PANEL_FORMAT_VERSION, Precision};
@@ -23,6 +27,9 @@ pub enum PackedCache {
     Map,
     /// The file is read into anonymous memory.
     Read,
+    /// As much of the file is read into anonymous memory as so many bytes hold, and the rest stays on the disk until it is
+    /// used. For models larger than memory: neither writing the file nor loading it takes more.
+    Partial(u64),
 }
 
 /// A packed cache and where its file is.
@@ -138,19 +145,76 @@ impl<'a> PackedStore<'a> {
         Some(PackedStore { path, model, key, matrices, tier, precision, format, cache })
     }
 
+    /// Whether matrices may stay on the disk.
+    pub(crate) fn is_partial(&self) -> bool {
+        matches!(self.cache, PackedCache::Partial(_))
+    }
+
+    /// As [`PackedStore::load`], from a file that is written matrix by matrix if there is none that matches.
+    ///
+    /// # Errors
+    /// As [`Packer::pack`], or a file that cannot be written or read.
+    pub(crate) fn load_or_write(
+        &self,
+        spec: &Spec,
+        packer: Packer<'_>,
+        found: &[LocatedWeight<'_>],
+        report: &mut PackedCacheReport,
+        progress: &mut dyn FnMut(f32),
+    ) -> Result<(Matrices, WeightsMemory), Error> {
+        if let Some(loaded) = self.load(spec, packer.compute, report) {
+            return Ok(loaded);
+        }
+        let bytes = self.write_in_turn(packer, found, progress)?;
+        report.written = Some((self.path.clone(), bytes));
+        let mut again = PackedCacheReport::default();
+        let loaded = self.load(spec, packer.compute, &mut again);
+        loaded.ok_or_else(|| again.errors.pop().map_or(Error::NoPlaceOnDisk, Error::from))
+    }
+
+    /// Packs the matrices into the file, with one of them in memory at a time.
+    fn write_in_turn(
+        &self,
+        packer: Packer<'_>,
+        found: &[LocatedWeight<'_>],
+        progress: &mut dyn FnMut(f32),
+    ) -> Result<u64, Error> {
+        let entries: Vec<MatrixEntry> = self.matrices.iter().map(|(_, entry)| entry.clone()).collect();
+        let most = self.matrices.iter().map(|(weight, _)| {
+            weight.packed_bytes(self.tier, self.precision, self.format)
+        });
+        let (path, model) = (&self.path, &self.model);
+        let mut writer = packed::Writer::begin(path, model, self.key.clone(), entries, most.sum())?;
+        let mut packed = Progress::new(found, progress);
+        for (weight, _) in &self.matrices {
+            let mut arena = packer.arena(std::slice::from_ref(weight))?;
+            let matrix = packer.pack(&mut arena, weight)?;
+            writer.put(matrix.layout_name(), matrix.max_exponent(), matrix.panels())?;
+            packed.add(weight);
+        }
+        Ok(writer.finish()?)
+    }
+
     /// The matrices from the file, if there is one that matches.
     pub(crate) fn load(
         &self,
+        spec: &Spec,
         compute: &Compute,
         report: &mut PackedCacheReport,
     ) -> Option<(Matrices, WeightsMemory)> {
         let taken = packed::open(&self.path, &self.key).and_then(|there| {
             let Some(there) = there else { return Ok(None) };
             self.check(&there).map_err(|problem| there.wrong(problem))?;
-            let taken = if self.cache == PackedCache::Map {
-                self.map(compute, &there)
-            } else {
-                self.read(compute, &there)
+            let taken = match self.cache {
+                PackedCache::Map => self.map(compute, &there),
+                PackedCache::Partial(budget) => {
+                    let sizes: Vec<_> =
+                        self.matrices.iter().zip(there.slots()).map(|((w, _), slot)| (w.role, slot.bytes)).collect();
+                    self.read(compute, &there, &in_memory(spec, &sizes, budget))
+                }
+                PackedCache::Off | PackedCache::Read => {
+                    self.read(compute, &there, &vec![true; there.slots().len()])
+                }
             };
             taken.map(Some)
         });
@@ -198,15 +262,24 @@ impl<'a> PackedStore<'a> {
         Ok((matrices, WeightsMemory::File(map)))
     }
 
+    /// Reads the matrices `in_memory` into an allocation, and maps the others.
     fn read(
         &self,
         compute: &Compute,
         there: &PackedFile,
+        in_memory: &[bool],
     ) -> Result<(Matrices, WeightsMemory), packed::Error> {
         let length = |slot: &MatrixEntry| usize::try_from(slot.bytes).unwrap_or(usize::MAX);
         let no_memory = |error: std::io::Error| there.wrong(error.into());
-        let mut arena = Arena::new(there.slots().iter().map(length)).map_err(no_memory)?;
+        let read = there.slots().iter().zip(in_memory).filter(|(_, in_memory)| **in_memory);
+        let mut arena = Arena::new(read.map(|(slot, _)| length(slot))).map_err(no_memory)?;
+        let map = if in_memory.contains(&false) { Some(there.map()?) } else { None };
+        let mut in_memory = in_memory.iter();
         let matrices = self.matrices(there, |slot| {
+            if let (Some(map), Some(false)) = (&map, in_memory.next()) {
+                let panels = there.range(slot).and_then(|range| ReadonlyBytes::on_disk(map, range));
+                return panels.ok_or_else(|| there.wrong(Problem::Place { role: slot.role.clone() }));
+            }
             let mut panels = arena.take(length(slot)).map_err(no_memory)?;
             there.read(&compute.pool, slot, &mut panels)?;
             Ok(panels.freeze())

@@ -82,6 +82,37 @@ fn the_next_start_has_the_same_bits() {
 }
 
 #[test]
+fn weights_that_stay_on_the_disk_give_the_same_bits() {
+    for model in cases().iter().flat_map(|case| files(case)) {
+        let (folder, path) = copy(&model);
+        let (truth, _) = fast(&path, PackedCache::Off);
+        for (budget, written) in [(0, true), (20_000, false), (u64::MAX, false)] {
+            let (said, cached) = fast(&path, PackedCache::Partial(budget));
+            assert!(cached.errors.is_empty(), "{}: {:?}", model.display(), cached.errors);
+            assert_eq!((cached.written.is_some(), cached.used), (written, !written));
+            assert!(said == truth, "{} {budget}", model.display());
+        }
+        // The same file as one that was written at once.
+        let (said, cached) = fast(&path, PackedCache::Map);
+        assert!(cached.used && said == truth && kept(&folder).len() == 1);
+    }
+}
+
+#[test]
+fn weights_that_cannot_be_written_to_the_disk_are_an_error_with_the_path() {
+    let (folder, path) = copy(&runner::fixtures().join("llama-3"));
+    std::fs::create_dir(folder.path().join(format!("model.safetensors.{}.packed.part", Tier::best().name())))
+        .expect("a folder");
+    let opened = weights::open(&path).expect("a fixture");
+    let compute = kernels::Compute::new(Tier::best(), cpu::Pool::new(1, None).expect("a thread"));
+    let spec = Spec::read(&opened).expect("a fixture");
+    let partial = PackedCache::Partial(0);
+    let loaded = model::Model::load_cached(spec, &opened, &compute, Precision::Fast, partial, &mut |_| ());
+    let said = loaded.err().expect("a folder is in the way").to_string();
+    assert!(said.contains(".packed") && said.ends_with("not a regular file"), "{said}");
+}
+
+#[test]
 fn a_changed_model_is_packed_anew() {
     for model in files(&runner::fixtures().join("qwen2")) {
         let (_folder, path) = copy(&model);

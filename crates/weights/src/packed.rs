@@ -14,6 +14,7 @@
 
 mod bundle;
 mod file_key;
+mod stream;
 mod write;
 
 use std::fs::File;
@@ -31,6 +32,7 @@ use crate::Opened;
 pub use bundle::{Bundle, BundleBytes, BundleKind, bundle_bytes, open_bundle, parse_bundle, write_bundle};
 pub use file_key::FileKey;
 pub(crate) use file_key::file_key;
+pub use stream::Writer;
 pub use write::write;
 
 const MAGIC: [u8; 8] = *b"GRISTPAN";

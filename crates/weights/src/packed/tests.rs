@@ -52,6 +52,17 @@ impl Folder {
         self.folder.path().join("m.gguf.avx2.packed.part")
     }
 
+    fn write_in_turn(&self) -> Result<u64, Error> {
+        let panels = panels();
+        let entries = (0..panels.len()).map(|i| slot(&i.to_string())).collect();
+        let bytes = panels.iter().map(|panels| panels.len() as u64).sum();
+        let mut writer = Writer::begin(&self.path(), &self.model(), key(), entries, bytes)?;
+        for panels in &panels {
+            writer.put("Q4_K", -3, panels)?;
+        }
+        writer.finish()
+    }
+
     fn write(&self) -> Result<u64, Error> {
         let panels = panels();
         let matrices = panels.iter().enumerate().map(|(i, panels)| (slot(&i.to_string()), &panels[..]));
@@ -234,4 +245,40 @@ fn a_file_is_known_by_its_beginning_and_by_pieces_of_its_tensors() {
     for length in [0, 1, 100, 4096, 5000] {
         assert_eq!(file_key(&bytes[..length], 1000, 7).bytes, length as u64);
     }
+}
+
+#[test]
+fn a_file_written_matrix_by_matrix_reads_as_one_written_whole() {
+    let (whole, parts) = (Folder::new(), Folder::new());
+    whole.write().unwrap();
+    let bytes = parts.write_in_turn().unwrap();
+    assert_eq!(fs::metadata(parts.path()).unwrap().len(), bytes);
+    let open = |folder: &Folder| open(&folder.path(), &key()).unwrap().unwrap();
+    let (whole, there) = (open(&whole), open(&parts));
+    assert_eq!(whole.slots(), there.slots());
+    let map = there.map().unwrap();
+    for (slot, panels) in there.slots().iter().zip(panels()) {
+        assert!(map[there.range(slot).unwrap()] == panels[..]);
+    }
+    assert!(!parts.part().exists());
+}
+
+#[test]
+fn a_file_without_all_its_matrices_is_not_kept() {
+    let folder = Folder::new();
+    let entries = || vec![slot("0"), slot("1")];
+    let mut writer = Writer::begin(&folder.path(), &folder.model(), key(), entries(), 9000).unwrap();
+    writer.put("Q4_K", 0, &[1; 5000]).unwrap();
+    let said = writer.finish().unwrap_err().to_string();
+    assert!(said.ends_with("1 matrices of 2"), "{said}");
+    let mut writer = Writer::begin(&folder.path(), &folder.model(), key(), entries(), 9000).unwrap();
+    let busy = Writer::begin(&folder.path(), &folder.model(), key(), entries(), 9000).err().unwrap();
+    assert!(matches!(busy.problem, Problem::Busy), "{busy}");
+    for _ in 0..2 {
+        writer.put("Q4_K", 0, &[1; 3]).unwrap();
+    }
+    let said = writer.put("Q4_K", 0, &[1]).unwrap_err().to_string();
+    assert!(said.ends_with("more matrices than entries"), "{said}");
+    drop(writer);
+    assert!(!folder.path().exists() && !folder.part().exists());
 }

@@ -62,14 +62,14 @@ fn placed(mut slots: Vec<MatrixEntry>, panels: &[&[u8]]) -> Vec<MatrixEntry> {
 
 /// The locked file under its temporary name, removed on drop unless it is finished. The system frees the lock if the
 /// process dies.
-struct Part {
+pub(super) struct Part {
     path: PathBuf,
     file: File,
     finished: bool,
 }
 
 impl Part {
-    fn begin(path: &Path) -> Result<Part, Problem> {
+    pub(super) fn begin(path: &Path) -> Result<Part, Problem> {
         let mut name = path.file_name().ok_or(Problem::NotAFile)?.to_owned();
         name.push(".part");
         let path = path.with_file_name(name);
@@ -99,10 +99,8 @@ impl Part {
         let data = data_start(index.len());
         let bytes = data + sections.last().map_or(0, |(start, section)| start + section.len() as u64);
         reserve(&self.file, bytes)?;
-        let mut out = Blocks { to: &self.file, block: Vec::with_capacity(WRITE), written: 0 };
-        out.put(magic)?;
-        out.put(&(index.len() as u64).to_le_bytes())?;
-        out.put(&Sha256::digest(index))?;
+        let mut out = Blocks::new(&self.file);
+        out.put(&header(*magic, index))?;
         out.put(index)?;
         for (start, section) in *sections {
             out.pad_to(data + start)?;
@@ -112,8 +110,13 @@ impl Part {
         Ok(bytes)
     }
 
+    /// The file, to be written.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Syncs the file and renames it to `path`.
-    fn finish(mut self, path: &Path, model: &Path) -> Result<(), Problem> {
+    pub(super) fn finish(mut self, path: &Path, model: &Path) -> Result<(), Problem> {
         let readers = std::fs::metadata(model)?.mode() & 0o444;
         self.file.sync_all()?;
         std::fs::rename(&self.path, path)?;
@@ -137,7 +140,7 @@ impl Drop for Part {
 }
 
 /// Allocates the file's space on disk, so that a full disk is noticed before writing.
-fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+pub(super) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
@@ -147,19 +150,29 @@ fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// What a file begins with: its magic, and the length and sum of its index.
+pub(super) fn header(magic: [u8; 8], index: &[u8]) -> Vec<u8> {
+    let length = (index.len() as u64).to_le_bytes();
+    [&magic[..], &length, Sha256::digest(index).as_slice()].concat()
+}
+
 /// A writer of whole, aligned blocks of [`WRITE`] bytes.
-struct Blocks<'a> {
-    to: &'a File,
+pub(super) struct Blocks<W> {
+    to: W,
     block: Vec<u8>,
     written: u64,
 }
 
-impl Blocks<'_> {
+impl<W: Write> Blocks<W> {
+    pub(super) fn new(to: W) -> Blocks<W> {
+        Blocks { to, block: Vec::with_capacity(WRITE), written: 0 }
+    }
+
     fn at(&self) -> u64 {
         self.written + self.block.len() as u64
     }
 
-    fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(WRITE - self.block.len()));
             self.block.extend_from_slice(now);
@@ -171,7 +184,7 @@ impl Blocks<'_> {
         Ok(())
     }
 
-    fn pad_to(&mut self, at: u64) -> io::Result<()> {
+    pub(super) fn pad_to(&mut self, at: u64) -> io::Result<()> {
         while self.at() < at {
             let zeros = [0; ALIGN as usize];
             let count = usize::try_from(at - self.at()).unwrap_or(usize::MAX).min(zeros.len());
@@ -180,7 +193,7 @@ impl Blocks<'_> {
         Ok(())
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    pub(super) fn flush(&mut self) -> io::Result<()> {
         self.to.write_all(&self.block)?;
         self.written += self.block.len() as u64;
         self.block.clear();

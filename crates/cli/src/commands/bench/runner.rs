@@ -10,7 +10,7 @@ use model::{Batch, Model, Scratch, Spec};
 use super::progress::Progress;
 use super::subject::{About, Subject};
 use super::test::Test;
-use crate::loading::{self, Reading};
+use crate::loading::{self, Reading, partial};
 use crate::term::err;
 use crate::{Failure, flags, found};
 
@@ -108,18 +108,17 @@ impl<'a> Runner<'a> {
         let rows = limits.prefill_chunk.max(BESIDE + streams);
         let tables = tables(tests);
         let blocks = tables.iter().map(Vec::len).sum::<usize>();
-        let weights = spec
-            .weight_bytes(&opened, compute.tier, Precision::Fast)
+        let cache = packed.cache();
+        let weights = partial::Weights::of(&spec, &opened, compute.tier, Precision::Fast, cache)
             .map_err(|error| found::of(&label, error))?;
-        let need = spec.memory(weights, blocks * BLOCK_TOKENS, kv, rows, streams).total();
+        let need = spec.memory(weights.residence.memory, blocks * BLOCK_TOKENS, kv, rows, streams).total();
         loading::check_memory(machine, need, &label, "")?;
         let about = About::new(label, &opened, &spec);
-        let cache = packed.cache().into();
         let mut share = |share| progress.detail(&format!("{}: loading, {:.0} %", about.label, 100.0 * share));
         let (model, reading, remarks) =
-            loading::read(spec, &opened, compute, Precision::Fast, cache, &mut share)?;
+            loading::read(spec, &opened, compute, Precision::Fast, cache.into(), &mut share)?;
         progress.quiet(|| {
-            remarks.iter().for_each(|remark| err!("{}: {remark}", about.label));
+            remarks.into_iter().chain(weights.remark()).for_each(|remark| err!("{}: {remark}", about.label));
             err!("{}: {}", about.label, reading.say(model.backing()));
         });
         Ok(Runner {

@@ -4,6 +4,7 @@ mod against;
 mod args;
 mod ceilings;
 mod encode;
+mod from_disk;
 mod predict;
 
 use kernels::KvDtype;
@@ -18,6 +19,7 @@ use crate::{Failure, loading, store};
 pub(crate) use args::Args;
 pub(super) use ceilings::{Place, Source};
 use encode::EncoderFit;
+use from_disk::FromDisk;
 use predict::{decode_seconds, prefill_seconds};
 
 /// Formats that are tried when no model is named.
@@ -28,6 +30,7 @@ struct Answer {
     machine: Place,
     prompt: u32,
     context: u32,
+    disk_gb_per_s: f64,
     models: Vec<Fit>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     encoders: Vec<EncoderFit>,
@@ -49,6 +52,9 @@ struct Fit {
     ttft_ms: f64,
     decode: Vec<Decode>,
     keeps_targets: Option<bool>,
+    /// With a part of the weights on the disk, where not all of them fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_disk: Option<FromDisk>,
 }
 
 /// Decoding with so many streams.
@@ -88,7 +94,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let keeps = fits.iter().filter(|fit| fit.fits && fit.keeps_targets == Some(true));
     let largest = keeps.max_by_key(|fit| (fit.parameters, fit.weight_bytes)).map(|fit| fit.model.clone());
     let (prompt, context) = (args.prompt, args.context);
-    let answer = Answer { machine: place, prompt, context, models: fits, encoders, largest };
+    let disk_gb_per_s = args.disk_gb_per_s;
+    let answer = Answer { machine: place, prompt, context, disk_gb_per_s, models: fits, encoders, largest };
     let mut report = Report::new("plan fit", format!("What runs on {}", answer.machine.name));
     say(&answer, &session, &mut report);
     session.finish(&report, &answer)
@@ -114,11 +121,12 @@ fn looked(
 }
 
 fn fit(args: &Args, plan: &Plan, place: &Place, looked: Looked, kv: KvDtype) -> Result<Fit, Failure> {
-    let Looked { label, mut spec, parameters, weight_bytes, work } = looked;
     let limits = engine::Limits::default();
-    let context = (args.context as usize).min(spec.context);
+    let context = (args.context as usize).min(looked.spec.context);
+    let (weight_bytes, parameters) = (looked.weight_bytes, looked.parameters);
+    let roofline = Roofline::new(looked.work.clone(), place.ceilings.clone())?;
+    let mut spec = looked.spec.clone();
     spec.limit_context(context);
-    let roofline = Roofline::new(work, place.ceilings.clone())?;
     let seconds = prefill_seconds(&roofline, args.prompt as usize, limits.prefill_chunk, 0);
     let need = |streams: u32| {
         let rows = limits.max_rows() + streams as usize;
@@ -147,8 +155,14 @@ fn fit(args: &Args, plan: &Plan, place: &Place, looked: Looked, kv: KvDtype) -> 
     let within = |asked: Option<f64>, found: f64| asked.is_none_or(|asked| found <= asked);
     let slo = &plan.slo;
     let need_bytes = first.total() + loading::OTHER_BYTES;
+    let step = decode_seconds(&roofline, 1, args.prompt as usize);
+    let memory = (place.memory_bytes, need_bytes - weight_bytes);
+    // Of all shapes most would be listed again.
+    let named = !args.models.is_empty() || !args.shapes.is_empty();
+    let from_disk = named.then(|| FromDisk::of(&looked, memory, step, args.disk_gb_per_s));
     Ok(Fit {
-        model: label,
+        from_disk: from_disk.flatten(),
+        model: looked.label,
         parameters,
         weight_bytes,
         kv_bytes_per_token: spec.kv_bytes_per_token(kv) as u64,
@@ -224,6 +238,11 @@ fn say(answer: &Answer, session: &Session<'_>, report: &mut Report) {
         "Needs: weights, keys and values of {requests} of {} tokens, buffers. –: those streams' keys and values do not fit.",
         answer.context
     ));
+    for fit in &answer.models {
+        if let Some(from_disk) = &fit.from_disk {
+            from_disk.say(&fit.model, answer.disk_gb_per_s, report);
+        }
+    }
     if asked {
         report.text(match &answer.largest {
             Some(model) => format!("The largest that keeps the targets: {model}."),

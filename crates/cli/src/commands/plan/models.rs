@@ -16,6 +16,8 @@ pub(super) struct Looked {
     /// Bytes of all weights in memory.
     pub(super) weight_bytes: u64,
     pub(super) work: ModelWork,
+    /// All weights as they are loaded.
+    pub(super) packed: Vec<PackedWeight>,
 }
 
 /// A model file, found or pulled.
@@ -45,7 +47,7 @@ fn looked(label: String, opened: &weights::Opened, tier: cpu::Tier, kv: KvDtype)
     }
     let work = work(&spec, &packed, kv);
     let weight_bytes = packed.iter().map(|weight| weight.bytes).sum();
-    Ok(Looked { label, parameters: spec.parameters(), weight_bytes, work, spec })
+    Ok(Looked { label, parameters: spec.parameters(), weight_bytes, work, spec, packed })
 }
 
 /// The weight as an encoder has it that is computed in int8, as most are.

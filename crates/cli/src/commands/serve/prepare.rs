@@ -51,6 +51,9 @@ impl PlannedModel {
 pub(super) fn planned(args: &Args, wanted: &Wanted) -> Result<PlannedModel, Failure> {
     // A flag that is wrong is told before the model is looked for.
     args.compute.tier()?;
+    if wanted.kv_room.is_some() && args.packed.weights_memory.is_some() {
+        return Err(Failure::usage("--weights-memory is for a server of one model"));
+    }
     let found = Found::find(wanted.model.as_deref().unwrap_or_else(|| args.model()))?;
     if !found.encodes() {
         return generating(args, wanted, found).map(Box::new).map(PlannedModel::Generates);

@@ -44,6 +44,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["models", "shapes", "ttft_ms", "tpot_ms"])]
     pub(super) against: Vec<PathBuf>,
 
+    /// What the disk reads, GB/s, for models of which a part must stay there (`--weights-memory`).
+    #[arg(long, value_name = "GB/S", default_value_t = 1.0, value_parser = disk_rate, help_heading = "Machine")]
+    pub(super) disk_gb_per_s: f64,
+
     #[command(flatten)]
     pub(super) source: Source,
 
@@ -52,4 +56,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(super) common: Common,
+}
+
+fn disk_rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if (0.001..=1000.0).contains(&rate) { Ok(rate) } else { Err(format!("{rate} is outside 0.001..=1000")) }
 }

@@ -40,7 +40,7 @@ struct TextRate {
 /// # Errors
 /// A format whose kernels were not measured.
 pub(super) fn fit(looked: Looked, prompt: u32, place: &Place, kv: KvDtype) -> Result<EncoderFit, Failure> {
-    let Looked { label, spec, parameters, weight_bytes, work } = looked;
+    let Looked { label, spec, parameters, weight_bytes, work, .. } = looked;
     let positions = spec.encoder.as_ref().and_then(|heads| heads.max_tokens).unwrap_or(spec.context);
     let positions = positions.min(spec.context);
     let roofline = Roofline::new(work, place.ceilings.clone())?;
