@@ -99,7 +99,9 @@ pub(crate) fn plan(found: Found, options: &EncoderOptions<'_>) -> Result<Planned
     let heads = spec.encoder.as_deref().ok_or_else(|| Failure::new(format!("{name} is not an encoder")))?;
     heads::check(&name, heads)?;
     if matches!(options.packed, PackedCache::Partial(_)) {
-        return Err(Failure::usage(format!("--weights-memory: {name} is an encoder, whose weights are in memory")));
+        return Err(Failure::usage(format!(
+            "--weights-memory: {name} is an encoder, whose weights are in memory"
+        )));
     }
     let context = context(options.context, spec.context, heads.max_tokens)?;
     let whole_digest = packed_files::digest(&found.path, &found.opened)?;

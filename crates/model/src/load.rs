@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::locate::{self, EncoderFormat, LocatedWeight};
 use crate::mixer::{DeltaNet, Mixer};
 use crate::mixture::Mixture;
-use crate::packing::{Packer, Progress};
 use crate::packed::{PackedCache, PackedCacheReport, PackedPlace, PackedStore, WeightsMemory};
+use crate::packing::{Packer, Progress};
 use crate::relative;
 use crate::rope::Rope;
 use crate::source::Source;
@@ -425,4 +425,3 @@ fn distance_bias(spec: &Spec, table: Option<Vec<f32>>) -> Option<DistanceBias> {
 fn by_input(weights: &[f32], kernel: usize) -> Vec<f32> {
     (0..kernel).flat_map(|input| weights.iter().skip(input).step_by(kernel).copied()).collect()
 }
-

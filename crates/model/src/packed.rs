@@ -180,9 +180,10 @@ impl<'a> PackedStore<'a> {
         progress: &mut dyn FnMut(f32),
     ) -> Result<u64, Error> {
         let entries: Vec<MatrixEntry> = self.matrices.iter().map(|(_, entry)| entry.clone()).collect();
-        let most = self.matrices.iter().map(|(weight, _)| {
-            weight.packed_bytes(self.tier, self.precision, self.format)
-        });
+        let most = self
+            .matrices
+            .iter()
+            .map(|(weight, _)| weight.packed_bytes(self.tier, self.precision, self.format));
         let (path, model) = (&self.path, &self.model);
         let mut writer = packed::Writer::begin(path, model, self.key.clone(), entries, most.sum())?;
         let mut packed = Progress::new(found, progress);
@@ -208,8 +209,12 @@ impl<'a> PackedStore<'a> {
             let taken = match self.cache {
                 PackedCache::Map => self.map(compute, &there),
                 PackedCache::Partial(budget) => {
-                    let sizes: Vec<_> =
-                        self.matrices.iter().zip(there.slots()).map(|((w, _), slot)| (w.role, slot.bytes)).collect();
+                    let sizes: Vec<_> = self
+                        .matrices
+                        .iter()
+                        .zip(there.slots())
+                        .map(|((w, _), slot)| (w.role, slot.bytes))
+                        .collect();
                     self.read(compute, &there, &in_memory(spec, &sizes, budget))
                 }
                 PackedCache::Off | PackedCache::Read => {

@@ -56,7 +56,10 @@ pub(crate) fn way_out(need: u64, weights: u64, available: u64) -> String {
         return String::new();
     }
     let mib = room >> 20;
-    format!("; --weights-memory {mib}M would leave {} of the weights on the disk, which is slow", size(weights - room))
+    format!(
+        "; --weights-memory {mib}M would leave {} of the weights on the disk, which is slow",
+        size(weights - room)
+    )
 }
 
 #[cfg(test)]
@@ -67,7 +70,10 @@ mod tests {
     fn what_does_not_fit_is_told_its_way_out() {
         let gb = 1_000_000_000;
         let said = way_out(41 * gb, 40 * gb, 32 * gb);
-        assert_eq!(said, "; --weights-memory 29504M would leave 9.1 GB of the weights on the disk, which is slow");
+        assert_eq!(
+            said,
+            "; --weights-memory 29504M would leave 9.1 GB of the weights on the disk, which is slow"
+        );
         assert_eq!(way_out(41 * gb, 40 * gb, 42 * gb), "");
         assert_eq!(way_out(41 * gb, 4 * gb, 20 * gb), "");
         assert_eq!(way_out(41 * gb, 0, 20 * gb), "");
@@ -75,9 +81,13 @@ mod tests {
 
     #[test]
     fn weights_on_the_disk_are_told_with_what_a_token_reads() {
-        let residence = Residence { memory: 1, disk_step: 1_000_000_000, disk_experts: 8_000_000_000, disk_rows: 0 };
+        let residence =
+            Residence { memory: 1, disk_step: 1_000_000_000, disk_experts: 8_000_000_000, disk_rows: 0 };
         let said = Weights { residence, experts: (8, 2) }.remark().unwrap();
-        assert!(said.starts_with("9.0 GB of the weights stay on the disk: a token of one stream reads 3.0 GB"), "{said}");
+        assert!(
+            said.starts_with("9.0 GB of the weights stay on the disk: a token of one stream reads 3.0 GB"),
+            "{said}"
+        );
         let residence = Residence { memory: 1, ..Residence::default() };
         assert_eq!(Weights { residence, experts: (8, 2) }.remark(), None);
     }
