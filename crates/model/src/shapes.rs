@@ -9,6 +9,7 @@
 mod metadata;
 mod random;
 mod recipe;
+mod tensor_names;
 mod vocabulary;
 
 use crate::error::Error;
@@ -16,7 +17,7 @@ use crate::names;
 use crate::rope::{Rope, RopeScaling};
 use crate::source::Source;
 use crate::spec::Spec;
-use crate::tensor_location::{Slice, TensorLocation};
+use crate::tensor_location::Slice;
 use crate::weight_role::WeightRole;
 use cpu::Pool;
 use random::{Blocks, Random};
@@ -112,6 +113,7 @@ struct DeltaNetShape {
 enum KeyValue {
     Number(f32),
     Text(String),
+    List(Vec<i32>),
 }
 
 /// Llama 3.1's scaling, see [`RopeScaling::Llama3`].
@@ -279,15 +281,13 @@ impl Shape {
         let mut wanted = Vec::new();
         for decl in spec.weights() {
             let places = names::places(&source, &spec, decl.role);
-            let whole = |place: &&TensorLocation| place.slice == Slice::Whole;
-            let place = match places.iter().find(|place| !whole(place)).filter(|_| self.fused) {
-                Some(fused) => Some(fused),
-                None => places.iter().find(whole),
-            };
+            let place = tensor_names::written(&spec, decl.role, &places, self.fused);
             let Some(place) = place.filter(|place| names.insert(place.name.clone())) else { continue };
             let mut shape = decl.shape;
-            if let Slice::Rows { of, .. } = place.slice {
-                shape[0] = of;
+            match place.slice {
+                Slice::Rows { of, .. } => shape[0] = of,
+                Slice::Expert { count, .. } => shape.insert(0, count),
+                _ => {}
             }
             let head = decl.role == WeightRole::Head || (decl.role == WeightRole::Embedding && self.tied);
             let cols = shape[shape.len() - 1];
@@ -415,6 +415,29 @@ mod tests {
         assert_eq!(ministral.query_temperature.map(|t| t.step), Some(16_384));
         assert_eq!(ministral.ropes[0].mscale(), 1.0);
         assert_eq!(spec("granite4-micro").attention_scale, 1.0 / 64.0);
+    }
+
+    #[test]
+    fn a_written_model_has_the_names_that_a_converter_writes() {
+        let tensors = |label: &str| -> HashMap<String, Vec<usize>> {
+            let (shape, recipe) = parse(label).unwrap();
+            let outline = shape.outline(recipe).unwrap();
+            outline.tensors().map(|tensor| (tensor.name.to_owned(), tensor.shape.to_vec())).collect()
+        };
+        let hybrid = tensors("qwen3.5-0.8b:q4_k_m");
+        for name in ["blk.0.ssm_out", "blk.3.attn_output", "blk.0.attn_qkv", "blk.3.post_attention_norm"] {
+            assert!(hybrid.contains_key(&format!("{name}.weight")), "{name}");
+        }
+        let convolutions = tensors("lfm2-350m:q4_k_m");
+        for name in
+            ["blk.0.shortconv.in_proj", "blk.0.shortconv.out_proj", "token_embd_norm", "blk.0.ffn_norm"]
+        {
+            assert!(convolutions.contains_key(&format!("{name}.weight")), "{name}");
+        }
+        let mixture = tensors("gpt-oss-20b:mxfp4");
+        assert_eq!(mixture["blk.23.ffn_down_exps.weight"], [32, 2880, 2880]);
+        assert!(mixture.contains_key("blk.0.post_attention_norm.weight"));
+        assert!(!mixture.keys().any(|name| name.contains("ffn_gate.0")));
     }
 
     #[test]

@@ -46,6 +46,7 @@ impl Shape {
                 match value {
                     KeyValue::Number(number) => Value::F32(*number),
                     KeyValue::Text(text) => Value::String(text.clone()),
+                    KeyValue::List(numbers) => Value::Array(Array::I32(numbers.clone())),
                 },
             );
         }
