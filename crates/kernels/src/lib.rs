@@ -96,7 +96,9 @@ pub use kv_block::{BLOCK_TOKENS, MAX_HEAD_DIM};
 pub use matrix::{Matrix, Precision};
 pub use norm::{RowNorm, l2_norm_heads, rms_norm_in_place};
 pub use panels::PANEL_FORMAT_VERSION;
-pub use recurrent::{CausalConv, LinearAttention, LinearRows, StateRule, causal_conv, linear_attention};
+pub use recurrent::{
+    CausalConv, LinearAttention, LinearRows, StateRule, causal_conv, gated_norm_groups, linear_attention,
+};
 pub use rope::{Pairing, RopeTable, rope};
 pub use states::{NO_STATE, StatePool, StateShape};
 pub use tune::{has_pow2_scale, multiplies_u7};

@@ -1,6 +1,6 @@
 //! The weights of a loaded model, layer by layer.
 
-use crate::mixer::{DeltaNet, ShortConv};
+use crate::mixer::{DeltaNet, Mamba2, ShortConv};
 use crate::mixture::Mixture;
 use kernels::{ActFormats, DistanceBias, Matrix, RelativeIndex};
 
@@ -48,6 +48,33 @@ pub(crate) enum MixerWeights {
     Attention(Box<AttentionWeights>),
     DeltaNet(Box<DeltaNetWeights>),
     ShortConv(Box<ShortConvWeights>),
+    Mamba2(Box<Mamba2Weights>),
+}
+
+/// The weights of Mamba-2 before its output projection.
+pub(crate) struct Mamba2Weights {
+    pub(crate) shape: Mamba2,
+    /// The gate of the output `[inner_width, width]`.
+    pub(crate) gate: Matrix,
+    /// What is convolved `[channels, width]`.
+    pub(crate) input: Matrix,
+    /// The steps in time `[heads, width]`.
+    pub(crate) step: Matrix,
+    pub(crate) formats: ActFormats,
+    /// `[kernel, channels]`
+    pub(crate) conv: Vec<f32>,
+    /// `[channels]`
+    pub(crate) conv_bias: Option<Vec<f32>>,
+    /// `[heads]`: the negative decay rates.
+    pub(crate) rates: Vec<f32>,
+    /// `[heads]`
+    pub(crate) time_bias: Vec<f32>,
+    /// `[heads]`: the share of a head's input in its output.
+    pub(crate) skip: Vec<f32>,
+    /// `[inner_width]`
+    pub(crate) norm: Vec<f32>,
+    /// The layer's first value in a state.
+    pub(crate) state: usize,
 }
 
 /// The weights of a short convolution before its output projection.
@@ -106,6 +133,7 @@ impl MixerWeights {
             MixerWeights::Attention(attention) => attention.formats,
             MixerWeights::DeltaNet(net) => net.formats,
             MixerWeights::ShortConv(conv) => conv.input.activations(),
+            MixerWeights::Mamba2(net) => net.formats,
         }
     }
 
@@ -116,9 +144,7 @@ impl MixerWeights {
     pub(crate) fn attention(&self) -> &AttentionWeights {
         match self {
             MixerWeights::Attention(attention) => attention,
-            MixerWeights::DeltaNet(_) | MixerWeights::ShortConv(_) => {
-                unreachable!("encoders have attention only")
-            }
+            _ => unreachable!("encoders have attention only"),
         }
     }
 }

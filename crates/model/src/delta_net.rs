@@ -49,11 +49,19 @@ pub(crate) fn delta_net(
     kernels::l2_norm_heads(compute, mixed, channels, (0, net.key_heads, dim), L2_EPS, scale);
     kernels::l2_norm_heads(compute, mixed, channels, (keys, net.key_heads, dim), L2_EPS, 1.0);
     set_factors(weights, decay, gain);
-    let rows_of =
-        LinearRows { x: mixed, row_len: channels, query: 0, key: keys, value: 2 * keys, decay, gain };
+    let columns = LinearRows {
+        x: mixed,
+        row_len: channels,
+        query: 0,
+        key: keys,
+        value: 2 * keys,
+        decay,
+        gain,
+        skip: None,
+    };
     let out = &mut input[..rows * values];
     let offset = weights.state + net.conv_floats();
-    kernels::linear_attention(compute, states, offset, net.attention(), rows_of, sequences, out);
+    kernels::linear_attention(compute, states, offset, net.attention(), columns, sequences, out);
     kernels::rms_norm_in_place(compute, out, &weights.norm, spec.norm.eps, net.value_dim);
     kernels::gated(compute, Activation::Silu, gate, out);
 }
@@ -64,10 +72,13 @@ fn set_factors(weights: &DeltaNetWeights, decay: &mut [f32], gain: &mut [f32]) {
     let heads = weights.rates.len();
     for decay in decay.chunks_exact_mut(heads) {
         for ((alpha, rate), bias) in decay.iter_mut().zip(&weights.rates).zip(&weights.time_bias) {
-            let x = *alpha + bias;
-            let step = if x > SOFTPLUS_LINEAR { x } else { x.exp().ln_1p() };
-            *alpha = (rate * step).exp();
+            *alpha = (rate * softplus(*alpha + bias)).exp();
         }
     }
     gain.iter_mut().for_each(|beta| *beta = sigmoid(*beta));
+}
+
+/// `ln(1 + exp(x))`.
+pub(crate) fn softplus(x: f32) -> f32 {
+    if x > SOFTPLUS_LINEAR { x } else { x.exp().ln_1p() }
 }

@@ -9,6 +9,7 @@ use crate::delta_net::delta_net;
 use crate::error::Error;
 use crate::experts::{self, MixtureInput};
 use crate::load::Model;
+use crate::mamba2::mamba2;
 use crate::mlp::{MlpBuffers, bias, feed_forward};
 use crate::qkv::{gated_qkv, qkv, temper};
 use crate::scratch::Scratch;
@@ -123,6 +124,9 @@ impl Model {
             }
             MixerWeights::ShortConv(weights) => {
                 short_conv(compute, weights, batch.sequences, rows, kv.states_mut(), scratch);
+            }
+            MixerWeights::Mamba2(weights) => {
+                mamba2(compute, spec, weights, batch.sequences, rows, kv.states_mut(), scratch);
             }
             MixerWeights::Attention(weights) => {
                 self.project_qkv(compute, weights, layer, rows, kv, scratch);

@@ -5,20 +5,18 @@
 //! file's pages are released on the way: peak memory is the packed weights plus one or two megabytes a thread. With a
 //! packed cache (`crate::packed`) the matrices come from its file, and only vectors are read from the model.
 
-use crate::blocks::{
-    AttentionWeights, Block, DeltaNetWeights, EncoderWeights, FeedWeights, Linear, MixerWeights,
-    MixtureWeights, Mlp, NormWeights, Shared, ShortConvWeights,
-};
+mod mixers;
+
+use crate::blocks::{Block, EncoderWeights, FeedWeights, Linear, MixtureWeights, Mlp, NormWeights, Shared};
 use crate::error::Error;
 use crate::locate::{self, EncoderFormat, LocatedWeight};
-use crate::mixer::{DeltaNet, Mixer};
 use crate::mixture::Mixture;
 use crate::packed::{PackedCache, PackedCacheReport, PackedPlace, PackedStore, WeightsMemory};
 use crate::packing::{Packer, Progress};
 use crate::relative;
 use crate::rope::Rope;
 use crate::source::Source;
-use crate::spec::{FeedForward, Layer, Positions, Spec};
+use crate::spec::{FeedForward, Positions, Spec};
 use crate::tensors::floats;
 use crate::weight_role::{LayerWeight, WeightRole};
 use cpu::Backing;
@@ -255,51 +253,6 @@ impl WeightLoader<'_> {
         }
     }
 
-    fn mixer(&mut self, layer: usize) -> MixerWeights {
-        let before = &self.spec.layers[..layer];
-        let state = before.iter().map(Layer::state_floats).sum();
-        match self.spec.layers[layer].mixer {
-            Mixer::Attention => {
-                let kv_layer = before.iter().filter(|layer| layer.mixer.is_attention()).count();
-                MixerWeights::Attention(Box::new(self.attention(layer, kv_layer)))
-            }
-            Mixer::DeltaNet(net) => MixerWeights::DeltaNet(Box::new(self.delta_net(layer, net, state))),
-            Mixer::ShortConv(shape) => {
-                let role = |part| WeightRole::Layer(layer, part);
-                let input = self.matrix(role(LayerWeight::MixerInput));
-                let conv = by_input(&self.vector(role(LayerWeight::Conv)), shape.kernel);
-                MixerWeights::ShortConv(Box::new(ShortConvWeights { shape, input, conv, state }))
-            }
-        }
-    }
-
-    fn attention(&mut self, layer: usize, kv_layer: usize) -> AttentionWeights {
-        let role = |part| WeightRole::Layer(layer, part);
-        let query = self.linear(role(LayerWeight::Query), role(LayerWeight::QueryBias));
-        let key = self.linear(role(LayerWeight::Key), role(LayerWeight::KeyBias));
-        let value = self.linear(role(LayerWeight::Value), role(LayerWeight::ValueBias));
-        let formats = query.matrix.activations() | key.matrix.activations() | value.matrix.activations();
-        let query_norm = self.vectors.remove(&role(LayerWeight::QueryNorm));
-        let key_norm = self.vectors.remove(&role(LayerWeight::KeyNorm));
-        let sinks = self.vectors.remove(&role(LayerWeight::Sinks));
-        AttentionWeights { query, key, value, formats, query_norm, key_norm, sinks, kv_layer }
-    }
-
-    fn delta_net(&mut self, layer: usize, shape: DeltaNet, state: usize) -> DeltaNetWeights {
-        let [input, gate, beta, alpha] =
-            [LayerWeight::MixerInput, LayerWeight::MixerGate, LayerWeight::Beta, LayerWeight::Alpha]
-                .map(|part| self.matrix(WeightRole::Layer(layer, part)));
-        let formats = input.activations() | gate.activations() | beta.activations() | alpha.activations();
-        let mut vector = |part| self.vector(WeightRole::Layer(layer, part));
-        let conv = by_input(&vector(LayerWeight::Conv), shape.kernel);
-        let mut rates = vector(LayerWeight::DecayRate);
-        if shape.log_rates {
-            rates.iter_mut().for_each(|rate| *rate = -rate.exp());
-        }
-        let (time_bias, norm) = (vector(LayerWeight::TimeBias), vector(LayerWeight::MixerNorm));
-        DeltaNetWeights { shape, input, gate, beta, alpha, formats, conv, rates, time_bias, norm, state }
-    }
-
     fn feed(&mut self, layer: usize) -> FeedWeights {
         let role = |part| WeightRole::Layer(layer, part);
         match self.spec.layers[layer].feed {
@@ -419,9 +372,4 @@ fn distance_bias(spec: &Spec, table: Option<Vec<f32>>) -> Option<DistanceBias> {
         }
         _ => None,
     }
-}
-
-/// A convolution's weights `[channels, kernel]` as `[kernel, channels]`.
-fn by_input(weights: &[f32], kernel: usize) -> Vec<f32> {
-    (0..kernel).flat_map(|input| weights.iter().skip(input).step_by(kernel).copied()).collect()
 }

@@ -8,7 +8,7 @@ use crate::source::Source;
 use crate::spec::Spec;
 use crate::tensor_location::{BLOCKS, Slice, TensorLocation, scales_of};
 use crate::tensors::{tensor, vector_format};
-use crate::weight_role::{WeightDecl, WeightRole};
+use crate::weight_role::{LayerWeight, WeightDecl, WeightRole};
 use cpu::Tier;
 use kernels::{Matrix, Precision};
 use std::collections::HashSet;
@@ -199,12 +199,7 @@ fn cut<'a>(
     };
     let wrong_shape =
         || Error::Shape { name: place.name.clone(), found: tensor.shape.clone(), expected: expected.clone() };
-    // A depthwise convolution has a dimension of 1 in some files: `[channels, 1, kernel]`. One row may be stored as a
-    // vector, and a vector as one row.
-    let is_squeezed = decl.role.is_table() || place.slice == Slice::Whole;
-    let squeezed =
-        |shape: &[usize]| shape.iter().copied().filter(|n| !is_squeezed || *n != 1).collect::<Vec<_>>();
-    if squeezed(&tensor.shape) != squeezed(&expected) {
+    if !same_shape(&tensor.shape, &expected, decl, place.slice) {
         return Err(wrong_shape());
     }
     let sliced_vector = vector && matches!(place.slice, Slice::Rows { .. });
@@ -222,6 +217,21 @@ fn cut<'a>(
         vector_format(&place.name, dtype)?;
     }
     Ok(LocatedWeight { role: decl.role, name, dtype, rows, cols, vector, bytes, arrangement, repacked: None })
+}
+
+/// Whether a tensor of shape `found` is the expected one.
+fn same_shape(found: &[usize], expected: &[usize], decl: &WeightDecl, slice: Slice) -> bool {
+    // The weight of a norm by groups of columns has a row for each group in a GGUF.
+    if matches!(decl.role, WeightRole::Layer(_, LayerWeight::MixerNorm)) && slice == Slice::Whole {
+        let values = |shape: &[usize]| shape.iter().try_fold(1, |all: usize, &n| all.checked_mul(n));
+        return values(found) == values(expected);
+    }
+    // A depthwise convolution has a dimension of 1 in some files: `[channels, 1, kernel]`. One row may be stored as a
+    // vector, and a vector as one row.
+    let is_squeezed = decl.role.is_table() || slice == Slice::Whole;
+    let squeezed =
+        |shape: &[usize]| shape.iter().copied().filter(|n| !is_squeezed || *n != 1).collect::<Vec<_>>();
+    squeezed(found) == squeezed(expected)
 }
 
 /// The rows `first`, `first + step`, … of expert `index` in MXFP4, whose blocks are in one tensor `[experts, rows, blocks, 16]` and exponents in another.

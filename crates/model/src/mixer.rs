@@ -5,7 +5,7 @@ use crate::weight_role::LayerWeight;
 use kernels::{CausalConv, LinearAttention, StateRule};
 
 /// The mixer of a layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mixer {
     /// Attention, by the spec's heads.
     Attention,
@@ -13,6 +13,29 @@ pub enum Mixer {
     DeltaNet(DeltaNet),
     /// A short convolution between two gates, as in LFM2.
     ShortConv(ShortConv),
+    /// Mamba-2 (Dao and Gu, 2024), as in Granite 4 and Nemotron-H.
+    Mamba2(Mamba2),
+}
+
+/// The dimensions of a Mamba-2 layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mamba2 {
+    /// Heads, each with a state `[state_dim, head_dim]`.
+    pub heads: usize,
+    /// Width of a head's inputs and outputs.
+    pub head_dim: usize,
+    /// Groups of heads that share what writes and reads their states (B and C); divides `heads`.
+    pub groups: usize,
+    /// Width of what writes or reads a state.
+    pub state_dim: usize,
+    /// Inputs that the convolution before it sees, the row's own included.
+    pub kernel: usize,
+    /// Whether the convolution has a bias.
+    pub conv_bias: bool,
+    /// The least and the largest step in time.
+    pub steps: (f32, f32),
+    /// Whether the file stores the logarithm of the decay rates (`A_log`), and not the negative rates.
+    pub log_rates: bool,
 }
 
 /// The dimensions of a short convolution: `c · conv(b · x)`, where `b`, `c` and `x` are projections of the input.
@@ -116,6 +139,95 @@ impl DeltaNet {
     }
 }
 
+impl Mamba2 {
+    /// Width of the outputs of all heads, before the projection.
+    #[must_use]
+    pub fn inner_width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Width of what writes the states of all groups, which equals that of what reads them.
+    #[must_use]
+    pub fn keys_width(&self) -> usize {
+        self.groups * self.state_dim
+    }
+
+    /// Channels of the convolution: the heads' inputs, what writes the states, what reads them.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        self.inner_width() + 2 * self.keys_width()
+    }
+
+    /// Rows of the input projection: the gate, what is convolved, and a step in time for each head.
+    #[must_use]
+    pub fn input_rows(&self) -> usize {
+        self.inner_width() + self.channels() + self.heads
+    }
+
+    /// The recurrence.
+    #[must_use]
+    pub fn attention(&self) -> LinearAttention {
+        LinearAttention {
+            key_heads: self.groups,
+            value_heads: self.heads,
+            key_dim: self.state_dim,
+            value_dim: self.head_dim,
+            tiled: false,
+            rule: StateRule::Add,
+        }
+    }
+
+    /// Values of a state that the convolution has; those of the recurrence follow.
+    pub(crate) fn conv_floats(&self) -> usize {
+        CausalConv::state_floats(self.kernel, self.channels())
+    }
+
+    fn weights(&self, width: usize, put: &mut dyn FnMut(LayerWeight, &[usize])) {
+        put(LayerWeight::MixerGate, &[self.inner_width(), width]);
+        put(LayerWeight::MixerInput, &[self.channels(), width]);
+        put(LayerWeight::TimeStep, &[self.heads, width]);
+        put(LayerWeight::Conv, &[self.channels(), self.kernel]);
+        if self.conv_bias {
+            put(LayerWeight::ConvBias, &[self.channels()]);
+        }
+        put(LayerWeight::TimeBias, &[self.heads]);
+        put(LayerWeight::DecayRate, &[self.heads]);
+        put(LayerWeight::Skip, &[self.heads]);
+        put(LayerWeight::MixerNorm, &[self.inner_width()]);
+    }
+
+    fn multiply_adds(&self, width: usize) -> usize {
+        let states = 2 * self.attention().state_floats();
+        width * self.input_rows() + states + self.channels() * self.kernel + self.inner_width()
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let limits = [
+            ("Mamba-2 heads", self.heads, 1 << 12),
+            ("Mamba-2 head size", self.head_dim, 1 << 12),
+            ("Mamba-2 groups", self.groups, self.heads.max(1)),
+            ("Mamba-2 state size", self.state_dim, 1 << 12),
+        ];
+        for (what, value, limit) in limits {
+            require((1..=limit).contains(&value), what, value, &format!("1 to {limit}"))?;
+        }
+        require(
+            self.heads.is_multiple_of(self.groups),
+            "Mamba-2 heads",
+            self.heads,
+            &format!("a multiple of the {} groups", self.groups),
+        )?;
+        let (least, most) = self.steps;
+        require(
+            least >= 0.0 && least <= most,
+            "Mamba-2 step limits",
+            format!("{least} to {most}"),
+            "not negative, the least first",
+        )?;
+        check_kernel(self.kernel)
+    }
+}
+
 fn check_kernel(kernel: usize) -> Result<(), Error> {
     let most = CausalConv::MAX_KERNEL;
     require((2..=most).contains(&kernel), "convolution kernel", kernel, &format!("2 to {most}"))
@@ -129,6 +241,7 @@ impl Mixer {
             Mixer::Attention => 0,
             Mixer::DeltaNet(net) => net.conv_floats() + net.attention().state_floats(),
             Mixer::ShortConv(conv) => CausalConv::state_floats(conv.kernel, conv.channels),
+            Mixer::Mamba2(net) => net.conv_floats() + net.attention().state_floats(),
         }
     }
 
@@ -144,6 +257,7 @@ impl Mixer {
             Mixer::Attention => attention,
             Mixer::DeltaNet(net) => net.values_width(),
             Mixer::ShortConv(conv) => conv.channels,
+            Mixer::Mamba2(net) => net.inner_width(),
         }
     }
 
@@ -153,6 +267,7 @@ impl Mixer {
             Mixer::Attention => 0,
             Mixer::DeltaNet(net) => net.channels(),
             Mixer::ShortConv(conv) => conv.channels,
+            Mixer::Mamba2(net) => net.channels(),
         }
     }
 
@@ -162,6 +277,7 @@ impl Mixer {
             Mixer::Attention => 0,
             Mixer::DeltaNet(net) => net.channels(),
             Mixer::ShortConv(conv) => 3 * conv.channels,
+            Mixer::Mamba2(net) => net.channels(),
         }
     }
 
@@ -170,6 +286,7 @@ impl Mixer {
         match self {
             Mixer::Attention | Mixer::ShortConv(_) => 0,
             Mixer::DeltaNet(net) => net.value_heads,
+            Mixer::Mamba2(net) => net.heads,
         }
     }
 
@@ -179,6 +296,7 @@ impl Mixer {
             Mixer::Attention => 0,
             Mixer::DeltaNet(net) => net.multiply_adds(width) as u64,
             Mixer::ShortConv(conv) => (conv.channels * (3 * width + conv.kernel + 2)) as u64,
+            Mixer::Mamba2(net) => net.multiply_adds(width) as u64,
         }
     }
 
@@ -191,6 +309,7 @@ impl Mixer {
                 put(LayerWeight::MixerInput, &[3 * conv.channels, width]);
                 put(LayerWeight::Conv, &[conv.channels, conv.kernel]);
             }
+            Mixer::Mamba2(net) => net.weights(width, put),
         }
     }
 
@@ -200,6 +319,7 @@ impl Mixer {
             Mixer::Attention => Ok(()),
             Mixer::DeltaNet(net) => net.check(),
             Mixer::ShortConv(conv) => check_kernel(conv.kernel),
+            Mixer::Mamba2(net) => net.check(),
         }
     }
 }

@@ -123,10 +123,10 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
         LayerWeight::DownBias => one("ffn_down.bias"),
         LayerWeight::FeedPostNorm => any(&["post_ffw_norm.weight", "layer_output_norm.weight"]),
         LayerWeight::FeedPostNormBias => one("layer_output_norm.bias"),
-        part => match recurrent_names::gguf(part) {
+        part => match recurrent_names::gguf(&spec.layers[layer].mixer, part, &full) {
             // Only encoders have the others.
-            [] => expert_names::gguf(spec, layer, part, &full),
-            names => any(names),
+            none if none.is_empty() => expert_names::gguf(spec, layer, part, &full),
+            places => places,
         },
     }
 }
@@ -187,10 +187,13 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
         LayerWeight::UpBias => any(&["mlp.up_proj.bias", "mlp.fc1.bias"]),
         LayerWeight::DownBias => any(&["mlp.down_proj.bias", "mlp.fc2.bias"]),
         LayerWeight::FeedPostNorm => any(&["post_feedforward_layernorm.weight"]),
-        part => match [listed_names(part), recurrent_names::hugging_face(part)] {
-            // Only encoders have the others.
-            [[], []] => expert_names::hugging_face(spec, layer, part, &full),
-            [[], names] | [names, _] => any(names),
+        part => match listed_names(part) {
+            [] => match recurrent_names::hugging_face(&spec.layers[layer].mixer, part, &full) {
+                // Only encoders have the others.
+                none if none.is_empty() => expert_names::hugging_face(spec, layer, part, &full),
+                places => places,
+            },
+            names => any(names),
         },
     }
 }
@@ -211,6 +214,7 @@ fn listed_names(part: LayerWeight) -> &'static [&'static str] {
             "self_attn.out_proj.weight",
             "linear_attn.out_proj.weight",
             "conv.out_proj.weight",
+            "mamba.out_proj.weight",
         ],
         LayerWeight::Down => &[
             "mlp.down_proj.weight",

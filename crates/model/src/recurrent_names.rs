@@ -1,33 +1,78 @@
 //! Tensor names of what recurrent layers have in place of queries, keys and values, within their layer.
 
+use crate::mixer::Mixer;
+use crate::tensor_location::TensorLocation;
 use crate::weight_role::LayerWeight;
 
-/// The names that a weight of a recurrent layer may have in a GGUF; none for other weights.
-pub(crate) fn gguf(part: LayerWeight) -> &'static [&'static str] {
+/// The tensors that may hold a weight of a recurrent layer in a GGUF, where `full` makes the name in its layer; none for
+/// other weights.
+pub(crate) fn gguf(mixer: &Mixer, part: LayerWeight, full: &dyn Fn(&str) -> String) -> Vec<TensorLocation> {
+    located(mixer, part, &["ssm_in.weight"], gguf_names(part), full)
+}
+
+/// The tensors that may hold a weight of a recurrent layer in a Hugging Face directory; none for other weights.
+pub(crate) fn hugging_face(
+    mixer: &Mixer,
+    part: LayerWeight,
+    full: &dyn Fn(&str) -> String,
+) -> Vec<TensorLocation> {
+    located(mixer, part, &["mamba.in_proj.weight"], hugging_face_names(part), full)
+}
+
+/// The tensors of these names, or the part's rows of the fused projection of Mamba-2.
+fn located(
+    mixer: &Mixer,
+    part: LayerWeight,
+    fused: &[&str],
+    names: &[&str],
+    full: &dyn Fn(&str) -> String,
+) -> Vec<TensorLocation> {
+    match input_rows(mixer, part) {
+        Some((first, of)) => fused.iter().map(|name| TensorLocation::rows(full(name), first, of)).collect(),
+        None => names.iter().map(|name| TensorLocation::whole(full(name))).collect(),
+    }
+}
+
+/// Where the rows of a weight begin in the fused input projection of Mamba-2, and how many rows that has.
+fn input_rows(mixer: &Mixer, part: LayerWeight) -> Option<(usize, usize)> {
+    let Mixer::Mamba2(net) = mixer else { return None };
+    let first = match part {
+        LayerWeight::MixerGate => 0,
+        LayerWeight::MixerInput => net.inner_width(),
+        LayerWeight::TimeStep => net.inner_width() + net.channels(),
+        _ => return None,
+    };
+    Some((first, net.input_rows()))
+}
+
+fn gguf_names(part: LayerWeight) -> &'static [&'static str] {
     match part {
         LayerWeight::MixerInput => &["attn_qkv.weight", "shortconv.in_proj.weight"],
         LayerWeight::MixerGate => &["attn_gate.weight"],
         LayerWeight::Beta => &["ssm_beta.weight"],
         LayerWeight::Alpha => &["ssm_alpha.weight"],
         LayerWeight::Conv => &["ssm_conv1d.weight", "shortconv.conv.weight"],
+        LayerWeight::ConvBias => &["ssm_conv1d.bias"],
         LayerWeight::DecayRate => &["ssm_a"],
         LayerWeight::TimeBias => &["ssm_dt.bias"],
+        LayerWeight::Skip => &["ssm_d"],
         LayerWeight::MixerNorm => &["ssm_norm.weight"],
         _ => &[],
     }
 }
 
-/// The names that a weight of a recurrent layer may have in a Hugging Face directory; none for other weights.
-pub(crate) fn hugging_face(part: LayerWeight) -> &'static [&'static str] {
+fn hugging_face_names(part: LayerWeight) -> &'static [&'static str] {
     match part {
         LayerWeight::MixerInput => &["linear_attn.in_proj_qkv.weight", "conv.in_proj.weight"],
         LayerWeight::MixerGate => &["linear_attn.in_proj_z.weight"],
         LayerWeight::Beta => &["linear_attn.in_proj_b.weight"],
         LayerWeight::Alpha => &["linear_attn.in_proj_a.weight"],
-        LayerWeight::Conv => &["linear_attn.conv1d.weight", "conv.conv.weight"],
-        LayerWeight::DecayRate => &["linear_attn.A_log"],
-        LayerWeight::TimeBias => &["linear_attn.dt_bias"],
-        LayerWeight::MixerNorm => &["linear_attn.norm.weight"],
+        LayerWeight::Conv => &["linear_attn.conv1d.weight", "conv.conv.weight", "mamba.conv1d.weight"],
+        LayerWeight::ConvBias => &["mamba.conv1d.bias"],
+        LayerWeight::DecayRate => &["linear_attn.A_log", "mamba.A_log"],
+        LayerWeight::TimeBias => &["linear_attn.dt_bias", "mamba.dt_bias"],
+        LayerWeight::Skip => &["mamba.D"],
+        LayerWeight::MixerNorm => &["linear_attn.norm.weight", "mamba.norm.weight"],
         _ => &[],
     }
 }

@@ -82,6 +82,8 @@ pub struct Shape {
     delta_net: Option<DeltaNetShape>,
     /// The layers of short convolutions.
     short_conv: Option<ShortConvShape>,
+    /// The layers of Mamba-2.
+    mamba2: Option<Mamba2Shape>,
     /// Keys that only this family has, without the family's name.
     #[serde(default)]
     keys: BTreeMap<String, KeyValue>,
@@ -92,6 +94,18 @@ pub struct Shape {
 #[serde(deny_unknown_fields)]
 struct ShortConvShape {
     attention: Vec<usize>,
+    kernel: usize,
+}
+
+/// Layers of Mamba-2: all but those of `attention`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Mamba2Shape {
+    attention: Vec<usize>,
+    heads: usize,
+    head_dim: usize,
+    groups: usize,
+    state: usize,
     kernel: usize,
 }
 
@@ -111,6 +125,7 @@ struct DeltaNetShape {
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum KeyValue {
+    Flag(bool),
     Number(f32),
     Text(String),
     List(Vec<i32>),
@@ -415,6 +430,8 @@ mod tests {
         assert_eq!(ministral.query_temperature.map(|t| t.step), Some(16_384));
         assert_eq!(ministral.ropes[0].mscale(), 1.0);
         assert_eq!(spec("granite4-micro").attention_scale, 1.0 / 64.0);
+        let hybrid = spec("granite4-h-tiny");
+        assert_eq!((hybrid.kv_layers(), hybrid.layers[15].rope, hybrid.experts()), (4, None, (64, 6)));
     }
 
     #[test]

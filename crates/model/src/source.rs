@@ -261,12 +261,13 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The biases of attention and feed-forward that a GGUF has, by the tensors of its first layer.
-    pub(crate) fn biases(&self) -> Biases {
+    /// The biases of attention and feed-forward that a GGUF has, by the tensors of a layer that has both.
+    pub(crate) fn biases(&self, layer: usize) -> Biases {
+        let has = |part: &str| self.has(&format!("blk.{layer}.{part}.bias"));
         Biases {
-            qkv: self.has("blk.0.attn_q.bias") || self.has("blk.0.attn_qkv.bias"),
-            out: self.has("blk.0.attn_output.bias"),
-            feed: self.has("blk.0.ffn_up.bias"),
+            qkv: has("attn_q") || has("attn_qkv"),
+            out: has("attn_output"),
+            feed: has("ffn_up"),
             ..Biases::default()
         }
     }

@@ -276,7 +276,7 @@ impl Spec {
         optional(attends && self.sinks, LayerWeight::Sinks, &[self.heads]);
         layer.mixer.weights(width, &mut |part, shape| optional(true, part, shape));
         optional(true, LayerWeight::Out, &[width, layer.mixer.out_width(q)]);
-        optional(self.biases.out, LayerWeight::OutBias, &[width]);
+        optional(attends && self.biases.out, LayerWeight::OutBias, &[width]);
         for (weight, bias) in [
             (LayerWeight::PositionKey, LayerWeight::PositionKeyBias),
             (LayerWeight::PositionQuery, LayerWeight::PositionQueryBias),
@@ -315,6 +315,7 @@ impl Spec {
             ("key and value heads", self.kv_heads, self.heads),
             ("head size", self.head_dim, kernels::MAX_HEAD_DIM),
             ("layers", self.layers.len(), 4096),
+            ("layers of attention", self.kv_layers(), self.layers.len()),
             ("feed-forward width", self.feed_width(), 1 << 22),
         ];
         for (what, value, limit) in limits {

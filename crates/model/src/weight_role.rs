@@ -69,7 +69,7 @@ impl WeightRole {
     /// The usual value of a vector's weights: 1 for norms, a slow decay for recurrent states, 0 for biases.
     pub(crate) fn usual(self) -> f32 {
         match self {
-            WeightRole::Layer(_, LayerWeight::MixerNorm) => 1.0,
+            WeightRole::Layer(_, LayerWeight::MixerNorm | LayerWeight::Skip) => 1.0,
             WeightRole::Layer(_, LayerWeight::DecayRate) => -0.1,
             role if role.is_norm() => 1.0,
             _ => 0.0,
@@ -136,9 +136,12 @@ pub enum LayerWeight {
     MixerGate,
     Beta,
     Alpha,
+    TimeStep,
     Conv,
+    ConvBias,
     DecayRate,
     TimeBias,
+    Skip,
     MixerNorm,
     ExpertGateBiases,
     ExpertUpBiases,

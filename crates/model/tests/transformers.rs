@@ -7,7 +7,7 @@ use crate::runner;
 use cpu::Tier;
 use kernels::{Activation, KvDtype, Precision};
 use model::mixture::{RouterBias, Score};
-use model::{DeltaNet, FeedForward, Mixer, Mixture, QkNorm, RopeScaling, Spec};
+use model::{DeltaNet, FeedForward, Mamba2, Mixer, Mixture, QkNorm, RopeScaling, Spec};
 use runner::{Run, Runner, Sequence, cases, error, files, fixtures, prompts, truth};
 use std::path::Path;
 
@@ -108,6 +108,21 @@ fn delta_net(spec: &Spec) -> Option<DeltaNet> {
     })
 }
 
+fn mamba2(spec: &Spec) -> Option<Mamba2> {
+    spec.layers.iter().find_map(|layer| match layer.mixer {
+        Mixer::Mamba2(net) => Some(net),
+        _ => None,
+    })
+}
+
+fn change_mamba2(spec: &mut Spec, change: impl Fn(&mut Mamba2)) {
+    for layer in &mut spec.layers {
+        if let Mixer::Mamba2(net) = &mut layer.mixer {
+            change(net);
+        }
+    }
+}
+
 fn change_mixtures(spec: &mut Spec, change: impl Fn(&mut Mixture)) {
     for layer in &mut spec.layers {
         if let FeedForward::Experts(mixture) = &mut layer.feed {
@@ -120,7 +135,7 @@ fn change_mixtures(spec: &mut Spec, change: impl Fn(&mut Mixture)) {
 #[test]
 fn a_feature_left_out_is_noticed() {
     type Feature = (&'static str, fn(&Spec) -> bool, fn(&mut Spec));
-    let features: [Feature; 20] = [
+    let features: [Feature; 23] = [
         (
             "window",
             |s| s.layers.iter().any(|l| l.window.is_some()),
@@ -160,6 +175,21 @@ fn a_feature_left_out_is_noticed() {
                     }
                 }
             },
+        ),
+        (
+            "logarithms of rates",
+            |s| mamba2(s).is_some_and(|net| net.log_rates),
+            |s| change_mamba2(s, |net| net.log_rates = false),
+        ),
+        (
+            "the least step",
+            |s| mamba2(s).is_some_and(|net| net.steps.0 > 0.0),
+            |s| change_mamba2(s, |net| net.steps.0 = 0.0),
+        ),
+        (
+            "the largest step",
+            |s| mamba2(s).is_some_and(|net| net.steps.1.is_finite()),
+            |s| change_mamba2(s, |net| net.steps.1 = f32::INFINITY),
         ),
         (
             "router's score",

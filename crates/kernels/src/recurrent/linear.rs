@@ -69,10 +69,12 @@ pub struct LinearRows<'a> {
     pub decay: &'a [f32],
     /// `[rows, value_heads]`: see [`StateRule`].
     pub gain: &'a [f32],
+    /// `[value_heads]`: the share of a value that is added to its output (D in Mamba-2).
+    pub skip: Option<&'a [f32]>,
 }
 
-/// Computes `state = decay · state + key ⊗ added` and `out = query · state`, row after row of each sequence, for each value
-/// head; `out` is `[rows, value_heads · value_dim]`. The states are values of the sequences' states, from `offset` on.
+/// Computes `state = decay · state + key ⊗ added` and `out = query · state + skip · value`, row after row of each sequence,
+/// for each value head; `out` is `[rows, value_heads · value_dim]`. The states are values of the sequences' states, from `offset` on.
 ///
 /// # Panics
 /// When shapes do not fit or a sequence has no state.
@@ -93,6 +95,7 @@ pub fn linear_attention(
     assert!(widest <= rows.row_len, "columns of queries, keys and values");
     let factors = count * shape.value_heads;
     assert!(rows.decay.len() == factors && rows.gain.len() == factors, "decays and gains");
+    assert!(rows.skip.is_none_or(|skip| skip.len() == shape.value_heads), "skips");
     if count == 0 {
         return;
     }
@@ -153,6 +156,7 @@ struct OneRow<'a> {
     value: &'a [f32],
     decay: f32,
     gain: f32,
+    skip: Option<f32>,
     rule: StateRule,
 }
 
@@ -168,6 +172,7 @@ impl<'a> OneRow<'a> {
             value: &x[rows.value + head * shape.value_dim..][..shape.value_dim],
             decay: rows.decay[factor],
             gain: rows.gain[factor],
+            skip: rows.skip.map(|skip| skip[head]),
             rule: shape.rule,
         }
     }
@@ -195,12 +200,14 @@ impl<'a> OneRow<'a> {
             }
         }
         let (value, gain) = (&self.value[at..end], s.splat(self.gain));
-        let mut added = [s.splat(0.0); N];
+        let (mut added, mut sums) = ([s.splat(0.0); N], [s.splat(0.0); N]);
         for i in 0..N {
             let value = load::<S, WHOLE>(s, value, i);
             added[i] = s.mul(s.sub(value, s.mul(decay, known[i])), gain);
+            if let Some(skip) = self.skip {
+                sums[i] = s.mul(s.splat(skip), value);
+            }
         }
-        let mut sums = [s.splat(0.0); N];
         for ((state, key), query) in state.chunks_exact_mut(dim).zip(self.key).zip(self.query) {
             let (state, key, query) = (&mut state[at..end], s.splat(*key), s.splat(*query));
             for i in 0..N {

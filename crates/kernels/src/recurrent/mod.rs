@@ -10,7 +10,9 @@
 //! stripes of two matrices that no other task touches.
 
 mod conv;
+mod gated_norm;
 mod linear;
 
 pub use conv::{CausalConv, causal_conv};
+pub use gated_norm::gated_norm_groups;
 pub use linear::{LinearAttention, LinearRows, StateRule, linear_attention};

@@ -3,7 +3,7 @@
 use cpu::{Pool, Tier};
 use kernels::{
     Activation, CausalConv, Compute, KvDtype, KvPool, KvShape, LinearAttention, LinearRows, SeqRows,
-    StatePool, StateRule, StateShape, causal_conv, l2_norm_heads, linear_attention,
+    StatePool, StateRule, StateShape, causal_conv, gated_norm_groups, l2_norm_heads, linear_attention,
 };
 
 fn values(count: usize, step: usize) -> Vec<f32> {
@@ -93,6 +93,8 @@ fn slow(shape: &LinearAttention, rows: &LinearRows<'_>) -> Vec<f64> {
                     out[(t * shape.value_heads + head) * dv + j] +=
                         at(rows.query + key_head * dk + i) * state[i * dv + j];
                 }
+                let skip = rows.skip.map_or(0.0, |skip| f64::from(skip[head]));
+                out[(t * shape.value_heads + head) * dv + j] += skip * at(rows.value + head * dv + j);
             }
         }
     }
@@ -118,6 +120,7 @@ fn linear_attention_is_its_definition_on_every_tier() {
             l2_norm_heads(&c, &mut x, row_len, (1 + keys, key_heads, key_dim), 1e-6, 1.0);
             let decay: Vec<f32> = (0..count * value_heads).map(|i| 0.8 + 0.01 * (i % 19) as f32).collect();
             let gain: Vec<f32> = (0..count * value_heads).map(|i| 0.05 * (i % 17) as f32).collect();
+            let skip = values(value_heads, 41);
             let floats = 5 + shape.state_floats();
             let part = |from: usize, to: usize| LinearRows {
                 x: &x[from * row_len..to * row_len],
@@ -127,6 +130,7 @@ fn linear_attention_is_its_definition_on_every_tier() {
                 value: 1 + 2 * keys,
                 decay: &decay[from * value_heads..to * value_heads],
                 gain: &gain[from * value_heads..to * value_heads],
+                skip: (rule == StateRule::Add).then_some(&skip[..]),
             };
             let run = |cuts: &[usize]| {
                 let (mut states, mut all, mut first) = (pool(4, floats), Vec::new(), 0);
@@ -179,6 +183,7 @@ fn sequences_have_states_of_their_own_and_snapshots_bring_them_back() {
         value: 8,
         decay: &decay[from * 2..to * 2],
         gain: &gain[from * 2..to * 2],
+        skip: None,
     };
     // Two sequences in one step, the second before the first in the pool; then each alone.
     let mut together = vec![0.0; 6 * width];
@@ -198,5 +203,30 @@ fn sequences_have_states_of_their_own_and_snapshots_bring_them_back() {
         let mut out = vec![0.0; 2 * width];
         linear_attention(&c, states, 0, shape, rows(4, 6), &seqs(&[(0..2, state)]), &mut out);
         assert_eq!(out, together[4 * width..6 * width]);
+    }
+}
+
+#[test]
+fn a_gated_norm_takes_each_group_of_columns_alone() {
+    for tier in Tier::available() {
+        let c = Compute::new(tier, Pool::new(2, None).unwrap());
+        for (rows, groups, group) in [(3, 1, 24), (5, 3, 8), (2, 4, 21), (300, 2, 40)] {
+            let width = groups * group;
+            let (mut gate, x, weight) =
+                (values(rows * width, 19), values(rows * width, 23), values(width, 11));
+            let gated: Vec<f64> = gate
+                .iter()
+                .zip(&x)
+                .map(|(gate, x)| f64::from(*gate) / (1.0 + (-f64::from(*gate)).exp()) * f64::from(*x))
+                .collect();
+            gated_norm_groups(&c, &mut gate, &x, &weight, (group, 1e-5));
+            for (index, got) in gate.iter().enumerate() {
+                let first = index / group * group;
+                let squares: f64 = gated[first..first + group].iter().map(|v| v * v).sum();
+                let want = gated[index] / (squares / group as f64 + 1e-5).sqrt();
+                let want = want * f64::from(weight[index % width]);
+                assert!((f64::from(*got) - want).abs() < 1e-5, "{tier} value {index}: {got} for {want}");
+            }
+        }
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     // In both formats: the converter does not permute the rows of this family.
     spec.pairing = Pairing::Adjacent;
     spec.biases = if source.is_gguf() {
-        source.biases()
+        source.biases(0)
     } else {
         let all = source.flag(Key("", &["use_bias"]))?.unwrap_or(false);
         Biases { qkv: all, out: all, feed: all, ..Biases::default() }

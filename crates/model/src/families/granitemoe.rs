@@ -9,6 +9,12 @@ use crate::spec::Spec;
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let mut spec = granite::read(source)?;
     spec.family = "granitemoe";
+    experts(source, &mut spec)?;
+    Ok(spec)
+}
+
+/// Gives all layers experts, and the shared expert that the file declares.
+pub(super) fn experts(source: &Source, spec: &mut Spec) -> Result<(), Error> {
     let router = Router { score: Score::SoftmaxOfPicked, renormalise: false, ..Router::SOFTMAX };
     let mut mixture = source.mixture(spec.feed_width(), router)?;
     mixture.shared = match source.is_gguf() {
@@ -18,6 +24,6 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
             width.map(|width| SharedExpert { width, gated: false })
         }
     };
-    source.spread(&mut spec, mixture, |_| true);
-    Ok(spec)
+    source.spread(spec, mixture, |_| true);
+    Ok(())
 }

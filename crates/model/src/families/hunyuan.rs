@@ -9,7 +9,7 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let mut spec = source.decoder("hunyuan-dense", &defaults)?;
     spec.qk_norm = QkNorm::HeadAfterRope;
     let bias = match source.is_gguf() {
-        true => source.biases().qkv,
+        true => source.biases(0).qkv,
         false => source.flag(Key("", &["attention_bias"]))?.unwrap_or(false),
     };
     (spec.biases.qkv, spec.biases.out) = (bias, bias);

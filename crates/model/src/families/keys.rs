@@ -46,10 +46,14 @@ const MIXTURES: &[&str] = &[
     "gpt-oss",
     "qwen35moe",
     "lfm2moe",
+    "granitehybrid",
 ];
 
 /// The families with an expert that every row uses.
-const SHARED: &[&str] = &["qwen2moe", "granitemoe", "ernie4_5-moe", "qwen35moe"];
+const SHARED: &[&str] = &["qwen2moe", "granitemoe", "ernie4_5-moe", "qwen35moe", "granitehybrid"];
+
+/// The families with Granite's factors.
+const GRANITES: &[&str] = &["granite", "granitemoe", "granitehybrid"];
 
 const RULES: &[Rule] = &[
     (
@@ -72,10 +76,10 @@ const RULES: &[Rule] = &[
     ),
     (Key("attention.max_alibi_bias", &[]), Neutral::Off, "0: ALiBi is not built", &["jina-bert-v2"]),
     (Key("use_parallel_residual", &[]), Neutral::Off, "false, for this family", &["phi2"]),
-    (Key("attention.scale", &[]), Neutral::Off, "not there, for this family", &["granite", "granitemoe"]),
-    (Key("embedding_scale", &[]), Neutral::One, "1, for this family", &["granite", "granitemoe"]),
-    (Key("residual_scale", &[]), Neutral::One, "1, for this family", &["granite", "granitemoe"]),
-    (Key("logit_scale", &[]), Neutral::One, "1, for this family", &["granite", "granitemoe"]),
+    (Key("attention.scale", &[]), Neutral::Off, "not there, for this family", GRANITES),
+    (Key("embedding_scale", &[]), Neutral::One, "1, for this family", GRANITES),
+    (Key("residual_scale", &[]), Neutral::One, "1, for this family", GRANITES),
+    (Key("logit_scale", &[]), Neutral::One, "1, for this family", GRANITES),
     (
         Key("attn_logit_softcapping", &["attn_logit_softcapping"]),
         Neutral::Off,
@@ -115,6 +119,12 @@ const RULES: &[Rule] = &[
         &["ernie4_5-moe", "lfm2moe"],
     ),
     (Key("", &["conv_bias"]), Neutral::Off, "false: convolutions with a bias are not built", &[]),
+    (
+        Key("", &["mamba_proj_bias"]),
+        Neutral::Off,
+        "false: Mamba-2 projections with a bias are not built",
+        &[],
+    ),
     // Sections matter only for positions in images.
     (
         Key("rope.dimension_sections", &[]),

@@ -32,7 +32,7 @@ pub(super) fn body(source: &Source, family: &'static str, defaults: &Defaults) -
     if source.is_gguf() {
         // The converter permutes the rows of query and key so that adjacent dimensions rotate together.
         spec.pairing = Pairing::Adjacent;
-        spec.biases = source.biases();
+        spec.biases = source.biases(0);
     } else {
         let attention = source.flag(Key("", &["attention_bias"]))?.unwrap_or(false);
         spec.biases.qkv = attention;

@@ -13,6 +13,7 @@ mod gemma3;
 mod gemma_embedding;
 mod gpt_oss;
 mod granite;
+mod granite_hybrid;
 mod granitemoe;
 mod gte;
 mod hunyuan;
@@ -22,6 +23,7 @@ mod keys;
 mod lfm2;
 mod lfm2moe;
 mod llama;
+mod mamba2;
 mod mistral3;
 mod mixtral;
 mod modernbert;
@@ -90,7 +92,8 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "gemma3",   gguf: true, hugging_face: &["Gemma3ForCausalLM", "gemma3_text", "Gemma3ForConditionalGeneration"], models: "Gemma 3 270M to 27B (text)",                  read: gemma3::read },
     Family { name: "phi2",     gguf: true, hugging_face: &["PhiForCausalLM", "phi"],                                            models: "Phi-1, Phi-1.5, Phi-2",                         read: phi2::read },
     Family { name: "phi3",     gguf: true, hugging_face: &["Phi3ForCausalLM", "phi3"],                                          models: "Phi-3, Phi-3.5, Phi-4, Phi-4-mini",             read: phi3::read },
-    Family { name: "granite",  gguf: true, hugging_face: &["GraniteForCausalLM", "granite", "GraniteMoeHybridForCausalLM"],     models: "Granite 3.x and 4.x, dense (4.0-micro)",        read: granite::read },
+    Family { name: "granite",  gguf: true, hugging_face: &["GraniteForCausalLM", "granite"],                                    models: "Granite 3.x and 4.x, dense",                    read: granite::read },
+    Family { name: "granitehybrid", gguf: true, hugging_face: &["GraniteMoeHybridForCausalLM", "granitemoehybrid"],             models: "Granite 4.0 350M to 32B-A9B, with and without Mamba-2 layers", read: granite_hybrid::read },
     Family { name: "mixtral",  gguf: false, hugging_face: &["MixtralForCausalLM", "mixtral"],                                   models: "Mixtral 8x7B (as GGUF: llama)",                 read: mixtral::read },
     Family { name: "qwen2moe", gguf: true, hugging_face: &["Qwen2MoeForCausalLM", "qwen2_moe"],                                 models: "Qwen1.5-MoE A2.7B, Qwen2 57B-A14B",             read: qwen2moe::read },
     Family { name: "granitemoe", gguf: true, hugging_face: &["GraniteMoeForCausalLM", "granitemoe", "GraniteMoeSharedForCausalLM", "granitemoeshared"], models: "Granite 3.x A400M, A800M", read: granitemoe::read },

@@ -13,7 +13,7 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     spec.norm_place = NormPlace::After;
     spec.qk_norm = QkNorm::Full;
     spec.biases.qkv = match source.is_gguf() {
-        true => source.biases().qkv,
+        true => source.biases(0).qkv,
         false => source.flag(Key("", &["attention_bias"]))?.unwrap_or(false),
     };
     spec.biases.out = spec.biases.qkv;

@@ -14,7 +14,7 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let mut spec = source.decoder("seed_oss", &defaults)?;
     let flag = |name, default| Ok::<_, Error>(source.flag(Key("", name))?.unwrap_or(default));
     spec.biases = match source.is_gguf() {
-        true => source.biases(),
+        true => source.biases(0),
         false => Biases {
             qkv: flag(&["attention_bias"], true)?,
             out: flag(&["attention_out_bias"], false)?,

@@ -44,6 +44,7 @@ impl Shape {
             own(
                 key,
                 match value {
+                    KeyValue::Flag(flag) => Value::Bool(*flag),
                     KeyValue::Number(number) => Value::F32(*number),
                     KeyValue::Text(text) => Value::String(text.clone()),
                     KeyValue::List(numbers) => Value::Array(Array::I32(numbers.clone())),
@@ -85,13 +86,25 @@ impl Shape {
                 ("ssm.conv_kernel", net.kernel),
             ]
         });
-        conv.into_iter().chain(net.into_iter().flatten()).collect()
+        let mamba2 = self.mamba2.as_ref().map(|net| {
+            [
+                ("ssm.group_count", net.groups),
+                ("ssm.time_step_rank", net.heads),
+                ("ssm.state_size", net.state),
+                ("ssm.inner_size", net.heads * net.head_dim),
+                ("ssm.conv_kernel", net.kernel),
+            ]
+        });
+        conv.into_iter().chain(net.into_iter().flatten()).chain(mamba2.into_iter().flatten()).collect()
     }
 
     /// The KV heads: a list of those of each layer where some have none.
     fn kv_heads_value(&self) -> Value {
-        let Some(conv) = &self.short_conv else { return Value::U32(self.kv_heads as u32) };
-        let heads = |layer| if conv.attention.contains(&layer) { self.kv_heads as u32 } else { 0 };
+        let of_conv = self.short_conv.as_ref().map(|conv| &conv.attention);
+        let Some(attention) = of_conv.or(self.mamba2.as_ref().map(|net| &net.attention)) else {
+            return Value::U32(self.kv_heads as u32);
+        };
+        let heads = |layer| if attention.contains(&layer) { self.kv_heads as u32 } else { 0 };
         Value::Array(Array::U32((0..self.layers).map(heads).collect()))
     }
 

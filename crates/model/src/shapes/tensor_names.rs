@@ -20,7 +20,9 @@ pub(super) fn written<'a>(
     let whole = |place: &&TensorLocation| place.slice == Slice::Whole;
     let rows = places.iter().find(|place| matches!(place.slice, Slice::Rows { .. })).filter(|_| fused);
     let stack = places.iter().find(|place| matches!(place.slice, Slice::Expert { .. }));
-    rows.or(stack).or_else(|| places.iter().filter(whole).find(named))
+    let alone = rows.or(stack).or_else(|| places.iter().filter(whole).find(named));
+    // Some weights have no tensor of their own.
+    alone.or(places.first())
 }
 
 /// How the name ends, where the first of the reader's names is not the converter's.

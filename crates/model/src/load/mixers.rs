@@ -1,0 +1,86 @@
+//! Assembles the weights of the mixers from those that were loaded.
+
+use super::WeightLoader;
+use crate::blocks::{AttentionWeights, DeltaNetWeights, Mamba2Weights, MixerWeights, ShortConvWeights};
+use crate::mixer::{DeltaNet, Mamba2, Mixer};
+use crate::spec::Layer;
+use crate::weight_role::{LayerWeight, WeightRole};
+
+impl WeightLoader<'_> {
+    /// The weights of the layer's mixer before its output projection.
+    pub(super) fn mixer(&mut self, layer: usize) -> MixerWeights {
+        let before = &self.spec.layers[..layer];
+        let state = before.iter().map(Layer::state_floats).sum();
+        match self.spec.layers[layer].mixer {
+            Mixer::Attention => {
+                let kv_layer = before.iter().filter(|layer| layer.mixer.is_attention()).count();
+                MixerWeights::Attention(Box::new(self.attention(layer, kv_layer)))
+            }
+            Mixer::DeltaNet(net) => MixerWeights::DeltaNet(Box::new(self.delta_net(layer, net, state))),
+            Mixer::ShortConv(shape) => {
+                let role = |part| WeightRole::Layer(layer, part);
+                let input = self.matrix(role(LayerWeight::MixerInput));
+                let conv = by_input(&self.vector(role(LayerWeight::Conv)), shape.kernel);
+                MixerWeights::ShortConv(Box::new(ShortConvWeights { shape, input, conv, state }))
+            }
+            Mixer::Mamba2(net) => MixerWeights::Mamba2(Box::new(self.mamba2(layer, net, state))),
+        }
+    }
+
+    fn attention(&mut self, layer: usize, kv_layer: usize) -> AttentionWeights {
+        let role = |part| WeightRole::Layer(layer, part);
+        let query = self.linear(role(LayerWeight::Query), role(LayerWeight::QueryBias));
+        let key = self.linear(role(LayerWeight::Key), role(LayerWeight::KeyBias));
+        let value = self.linear(role(LayerWeight::Value), role(LayerWeight::ValueBias));
+        let formats = query.matrix.activations() | key.matrix.activations() | value.matrix.activations();
+        let query_norm = self.vectors.remove(&role(LayerWeight::QueryNorm));
+        let key_norm = self.vectors.remove(&role(LayerWeight::KeyNorm));
+        let sinks = self.vectors.remove(&role(LayerWeight::Sinks));
+        AttentionWeights { query, key, value, formats, query_norm, key_norm, sinks, kv_layer }
+    }
+
+    fn delta_net(&mut self, layer: usize, shape: DeltaNet, state: usize) -> DeltaNetWeights {
+        let [input, gate, beta, alpha] =
+            [LayerWeight::MixerInput, LayerWeight::MixerGate, LayerWeight::Beta, LayerWeight::Alpha]
+                .map(|part| self.matrix(WeightRole::Layer(layer, part)));
+        let formats = input.activations() | gate.activations() | beta.activations() | alpha.activations();
+        let mut vector = |part| self.vector(WeightRole::Layer(layer, part));
+        let conv = by_input(&vector(LayerWeight::Conv), shape.kernel);
+        let rates = negative_rates(vector(LayerWeight::DecayRate), shape.log_rates);
+        let (time_bias, norm) = (vector(LayerWeight::TimeBias), vector(LayerWeight::MixerNorm));
+        DeltaNetWeights { shape, input, gate, beta, alpha, formats, conv, rates, time_bias, norm, state }
+    }
+
+    fn mamba2(&mut self, layer: usize, shape: Mamba2, state: usize) -> Mamba2Weights {
+        let role = |part| WeightRole::Layer(layer, part);
+        let [gate, input, step] = [LayerWeight::MixerGate, LayerWeight::MixerInput, LayerWeight::TimeStep]
+            .map(|part| self.matrix(role(part)));
+        Mamba2Weights {
+            shape,
+            formats: gate.activations() | input.activations() | step.activations(),
+            gate,
+            input,
+            step,
+            conv: by_input(&self.vector(role(LayerWeight::Conv)), shape.kernel),
+            conv_bias: self.vectors.remove(&role(LayerWeight::ConvBias)),
+            rates: negative_rates(self.vector(role(LayerWeight::DecayRate)), shape.log_rates),
+            time_bias: self.vector(role(LayerWeight::TimeBias)),
+            skip: self.vector(role(LayerWeight::Skip)),
+            norm: self.vector(role(LayerWeight::MixerNorm)),
+            state,
+        }
+    }
+}
+
+/// A convolution's weights `[channels, kernel]` as `[kernel, channels]`.
+fn by_input(weights: &[f32], kernel: usize) -> Vec<f32> {
+    (0..kernel).flat_map(|input| weights.iter().skip(input).step_by(kernel).copied()).collect()
+}
+
+/// The negative decay rates of what a file stores: those, or the logarithms of the rates.
+fn negative_rates(mut stored: Vec<f32>, logarithms: bool) -> Vec<f32> {
+    if logarithms {
+        stored.iter_mut().for_each(|rate| *rate = -rate.exp());
+    }
+    stored
+}
