@@ -36,7 +36,8 @@ pub(crate) struct Block {
     pub(crate) position_key: Option<Linear>,
     pub(crate) position_query: Option<Linear>,
     pub(crate) mixer: MixerWeights,
-    pub(crate) out: Linear,
+    /// The output projection of the mixer.
+    pub(crate) out: Option<Linear>,
     pub(crate) attention_post_norm: Option<NormWeights>,
     pub(crate) feed_norm: Option<NormWeights>,
     pub(crate) feed: FeedWeights,
@@ -45,6 +46,7 @@ pub(crate) struct Block {
 
 /// The weights of what mixes the positions of a layer.
 pub(crate) enum MixerWeights {
+    None,
     Attention(Box<AttentionWeights>),
     DeltaNet(Box<DeltaNetWeights>),
     ShortConv(Box<ShortConvWeights>),
@@ -130,6 +132,7 @@ impl MixerWeights {
     /// The formats of the input's projections.
     pub(crate) fn formats(&self) -> ActFormats {
         match self {
+            MixerWeights::None => ActFormats::default(),
             MixerWeights::Attention(attention) => attention.formats,
             MixerWeights::DeltaNet(net) => net.formats,
             MixerWeights::ShortConv(conv) => conv.input.activations(),
@@ -163,6 +166,8 @@ pub(crate) struct Linear {
 
 /// The feed-forward weights of a block.
 pub(crate) enum FeedWeights {
+    /// The block has none.
+    None,
     /// One feed-forward for all rows.
     Dense(Box<Mlp>),
     /// A router and its experts.
@@ -226,6 +231,7 @@ impl Block {
         let differs = |matrix: &Matrix| matrix.activations().q8_decode_bf16_prefill;
         let mlp = |mlp: &Mlp| mlp.formats.q8_decode_bf16_prefill || differs(&mlp.down.matrix);
         let feed = match &self.feed {
+            FeedWeights::None => false,
             FeedWeights::Dense(dense) => mlp(dense),
             FeedWeights::Experts(weights) => {
                 let shared = weights.shared.as_ref();
@@ -235,7 +241,8 @@ impl Block {
                         .is_some_and(|shared| mlp(&shared.mlp) || shared.gate.as_ref().is_some_and(differs))
             }
         };
-        self.mixer.formats().q8_decode_bf16_prefill || differs(&self.out.matrix) || feed
+        let out = self.out.as_ref().is_some_and(|out| differs(&out.matrix));
+        self.mixer.formats().q8_decode_bf16_prefill || out || feed
     }
 }
 

@@ -21,10 +21,7 @@ impl Spec {
                 layer.window.map_or(first + row + 1, |window| window.min(first + row + 1)) as u64
             };
             let scores: u64 = (rows - full..rows).map(seen).sum();
-            let feed = match layer.feed {
-                FeedForward::Dense { width: ff } => self.feed_maps() * width * ff as u64,
-                FeedForward::Experts(mixture) => self.mixture_multiply_adds(&mixture),
-            };
+            let feed = self.feed_multiply_adds(layer);
             let out = layer.mixer.out_width(q as usize) as u64;
             sum += full as u64 * (out * width + feed);
             if layer.mixer.is_attention() {
@@ -51,13 +48,19 @@ impl Spec {
         };
         let of_layer = |layer: &Layer| {
             let scores: u64 = (0..tokens).map(|row| attended(row, layer.window) as u64).sum();
-            let feed = match layer.feed {
-                FeedForward::Dense { width: ff } => self.feed_maps() * width * ff as u64,
-                FeedForward::Experts(mixture) => self.mixture_multiply_adds(&mixture),
-            };
+            let feed = self.feed_multiply_adds(layer);
             rows * (width * (2 * q + 2 * kv) + feed) + 2 * q * scores
         };
         self.layers.iter().map(of_layer).sum()
+    }
+
+    /// Multiply-adds of a row in the feed-forward of a layer.
+    fn feed_multiply_adds(&self, layer: &Layer) -> u64 {
+        match layer.feed {
+            FeedForward::None => 0,
+            FeedForward::Dense { width } => self.feed_maps() * (self.width * width) as u64,
+            FeedForward::Experts(mixture) => self.mixture_multiply_adds(&mixture),
+        }
     }
 
     /// Multiply-adds of a row in a mixture of experts.

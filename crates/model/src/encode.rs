@@ -221,10 +221,11 @@ impl Model {
         let rows = x.len() / width;
         let ChunkBuffers { h, out, attention_out, gate, up, activations, .. } = chunk;
         let (h, out) = (&mut h[..x.len()], &mut out[..x.len()]);
-        let formats = block.out.matrix.activations();
+        let projection = block.out.as_ref().expect("encoders have attention in each layer");
+        let formats = projection.matrix.activations();
         activations.set(compute, &attention_out[..rows * q_width], q_width, formats, 0);
-        kernels::matmul(compute, &block.out.matrix, activations, out);
-        let (out_bias, post) = (block.out.bias.as_deref(), block.attention_post_norm.as_ref());
+        kernels::matmul(compute, &projection.matrix, activations, out);
+        let (out_bias, post) = (projection.bias.as_deref(), block.attention_post_norm.as_ref());
         add(compute, spec, x, out, out_bias, post);
         let down_bias = match &block.feed {
             FeedWeights::Dense(mlp) => {
@@ -238,8 +239,8 @@ impl Model {
                 feed_forward_without_bias(compute, spec, mlp, 0, buffers, out);
                 mlp.down.bias.as_deref()
             }
-            // `heads::read` refuses encoders with experts.
-            FeedWeights::Experts(_) => {
+            // `heads::read` refuses encoders with experts; none lacks a feed-forward.
+            FeedWeights::None | FeedWeights::Experts(_) => {
                 out.fill(0.0);
                 None
             }

@@ -51,7 +51,7 @@ pub(crate) fn hugging_face(
 ) -> Vec<TensorLocation> {
     let FeedForward::Experts(mixture) = spec.layers[layer].feed else { return Vec::new() };
     let any = |names: &[&str]| names.iter().map(|name| TensorLocation::whole(full(name))).collect();
-    let shared = |names: [&str; 2], both: &str, first: Option<usize>| {
+    let shared = |names: [&str; 3], both: &str, first: Option<usize>| {
         let width = mixture.shared.map_or(0, |shared| shared.width);
         let fused = match first {
             Some(first) => TensorLocation::rows(full(both), first, 2 * width),
@@ -67,12 +67,14 @@ pub(crate) fn hugging_face(
             "block_sparse_moe.gate.weight",
             "block_sparse_moe.router.layer.weight",
             "feed_forward.gate.weight",
+            "mixer.gate.weight",
         ]),
         LayerWeight::RouterBias => any(&[
             "mlp.router.bias",
             "mlp.gate.e_score_correction_bias",
             "mlp.moe_statics.e_score_correction_bias",
             "feed_forward.expert_bias",
+            "mixer.gate.e_score_correction_bias",
         ]),
         LayerWeight::ExpertGate(e) => expert(spec, &mixture, full, e, Projection::GATE),
         LayerWeight::ExpertUp(e) => expert(spec, &mixture, full, e, Projection::UP),
@@ -85,17 +87,29 @@ pub(crate) fn hugging_face(
         LayerWeight::ExpertDownBiases => any(&["mlp.experts.down_proj_bias"]),
         LayerWeight::SharedRouter => any(&["mlp.shared_expert_gate.weight"]),
         LayerWeight::SharedGate => shared(
-            ["mlp.shared_expert.gate_proj.weight", "mlp.shared_experts.gate_proj.weight"],
+            [
+                "mlp.shared_expert.gate_proj.weight",
+                "mlp.shared_experts.gate_proj.weight",
+                "mixer.shared_experts.gate_proj.weight",
+            ],
             "shared_mlp.input_linear.weight",
             Some(0),
         ),
         LayerWeight::SharedUp => shared(
-            ["mlp.shared_expert.up_proj.weight", "mlp.shared_experts.up_proj.weight"],
+            [
+                "mlp.shared_expert.up_proj.weight",
+                "mlp.shared_experts.up_proj.weight",
+                "mixer.shared_experts.up_proj.weight",
+            ],
             "shared_mlp.input_linear.weight",
             Some(width),
         ),
         LayerWeight::SharedDown => shared(
-            ["mlp.shared_expert.down_proj.weight", "mlp.shared_experts.down_proj.weight"],
+            [
+                "mlp.shared_expert.down_proj.weight",
+                "mlp.shared_experts.down_proj.weight",
+                "mixer.shared_experts.down_proj.weight",
+            ],
             "shared_mlp.output_linear.weight",
             None,
         ),
@@ -170,5 +184,6 @@ fn expert(
         stacked(&format!("block_sparse_moe.{granite}")),
         alone("feed_forward", short),
         stacked(&format!("feed_forward.experts.{stack}")),
+        alone("mixer", long),
     ]
 }

@@ -68,7 +68,8 @@ impl Model {
                 rows = compact(&self.spec, out_width, want, scratch);
                 decode_rows = want.partition_point(|row| *row < batch.decode_rows);
             }
-            self.output_and_mlp(compute, block, rows, decode_rows, scratch);
+            self.add_mixed(compute, block, rows, decode_rows, scratch);
+            self.add_feed_forward(compute, block, rows, decode_rows, scratch);
         }
         Ok(self.logits(compute, batch.want.len(), scratch))
     }
@@ -117,8 +118,12 @@ impl Model {
     ) {
         let (spec, block) = (&self.spec, &self.blocks[layer]);
         let rows = batch.tokens.len();
+        if matches!(block.mixer, MixerWeights::None) {
+            return;
+        }
         self.set_mixer_input(compute, block, rows, batch.decode_rows, scratch);
         match &block.mixer {
+            MixerWeights::None => {}
             MixerWeights::DeltaNet(weights) => {
                 delta_net(compute, spec, weights, batch.sequences, rows, kv.states_mut(), scratch);
             }
@@ -150,16 +155,16 @@ impl Model {
         let Scratch { x, h, activations, .. } = scratch;
         let (width, formats) = (spec.width, block.mixer.formats());
         let (x, h) = (&x[..rows * width], &mut h[..rows * width]);
-        match (&block.attention_norm, &block.feed_norm) {
-            (Some(weights), Some(_)) => {
-                activations.set_normed(compute, norm(spec, weights), x, h, formats, decode_rows);
-            }
+        match &block.attention_norm {
             // The feed-forward reads these norms too.
-            (Some(weights), None) => {
+            Some(weights) if spec.parallel => {
                 norm(spec, weights).rows(compute, x, h);
                 activations.set(compute, h, width, formats, decode_rows);
             }
-            (None, _) => activations.set(compute, x, width, formats, decode_rows),
+            Some(weights) => {
+                activations.set_normed(compute, norm(spec, weights), x, h, formats, decode_rows);
+            }
+            None => activations.set(compute, x, width, formats, decode_rows),
         }
     }
 
@@ -223,8 +228,29 @@ impl Model {
         }
     }
 
-    /// The output projection of attention and the feed-forward, each added to the residual.
-    fn output_and_mlp(
+    /// The output projection of the mixer, added to the residual.
+    fn add_mixed(
+        &self,
+        compute: &Compute,
+        block: &Block,
+        rows: usize,
+        decode_rows: usize,
+        scratch: &mut Scratch,
+    ) {
+        let Some(projection) = &block.out else { return };
+        let (spec, width) = (&self.spec, self.spec.width);
+        let Scratch { x, out, attention_out, activations, .. } = scratch;
+        let (x, out) = (&mut x[..rows * width], &mut out[..rows * width]);
+        let (matrix, cols) = (&projection.matrix, projection.matrix.cols());
+        activations.set(compute, &attention_out[..rows * cols], cols, matrix.activations(), decode_rows);
+        kernels::matmul(compute, matrix, activations, out);
+        bias(compute, projection, out);
+        post_norm(compute, spec, block.attention_post_norm.as_ref(), out);
+        add_residual(compute, spec, x, out);
+    }
+
+    /// The feed-forward, added to the residual.
+    fn add_feed_forward(
         &self,
         compute: &Compute,
         block: &Block,
@@ -234,20 +260,10 @@ impl Model {
     ) {
         let spec = &self.spec;
         let width = spec.width;
-        let Scratch { x, h, out, attention_out, gate, up, activations, routing, .. } = scratch;
+        let Scratch { x, h, out, gate, up, activations, routing, .. } = scratch;
         let (x, h, out) = (&mut x[..rows * width], &mut h[..rows * width], &mut out[..rows * width]);
-        activations.set(
-            compute,
-            &attention_out[..rows * block.out.matrix.cols()],
-            block.out.matrix.cols(),
-            block.out.matrix.activations(),
-            decode_rows,
-        );
-        kernels::matmul(compute, &block.out.matrix, activations, out);
-        bias(compute, &block.out, out);
-        post_norm(compute, spec, block.attention_post_norm.as_ref(), out);
-        add_residual(compute, spec, x, out);
         match &block.feed {
+            FeedWeights::None => return,
             FeedWeights::Dense(mlp) => {
                 match &block.feed_norm {
                     Some(weights) => {

@@ -241,7 +241,7 @@ impl WeightLoader<'_> {
             position_query: self
                 .optional_linear(role(LayerWeight::PositionQuery), role(LayerWeight::PositionQueryBias)),
             mixer: self.mixer(layer),
-            out: self.linear(role(LayerWeight::Out), role(LayerWeight::OutBias)),
+            out: self.optional_linear(role(LayerWeight::Out), role(LayerWeight::OutBias)),
             attention_post_norm: self.optional_norm(
                 role(LayerWeight::AttentionPostNorm),
                 role(LayerWeight::AttentionPostNormBias),
@@ -256,6 +256,7 @@ impl WeightLoader<'_> {
     fn feed(&mut self, layer: usize) -> FeedWeights {
         let role = |part| WeightRole::Layer(layer, part);
         match self.spec.layers[layer].feed {
+            FeedForward::None => FeedWeights::None,
             FeedForward::Dense { .. } => {
                 let gate = self.matrices.contains_key(&role(LayerWeight::Gate));
                 let gate = gate.then(|| self.linear(role(LayerWeight::Gate), role(LayerWeight::GateBias)));

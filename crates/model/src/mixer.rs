@@ -7,6 +7,8 @@ use kernels::{CausalConv, LinearAttention, StateRule};
 /// The mixer of a layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mixer {
+    /// There is none: the layer is a feed-forward alone, as in Nemotron-H.
+    None,
     /// Attention, by the spec's heads.
     Attention,
     /// Gated DeltaNet (Yang, Kautz and Hatamizadeh, 2024), as in Qwen3-Next and Qwen3.5.
@@ -234,11 +236,11 @@ fn check_kernel(kernel: usize) -> Result<(), Error> {
 }
 
 impl Mixer {
-    /// Values that the mixer keeps of a sequence in its recurrent state; 0 for attention.
+    /// Values that the mixer keeps of a sequence in its recurrent state; 0 where it has none.
     #[must_use]
     pub fn state_floats(&self) -> usize {
         match self {
-            Mixer::Attention => 0,
+            Mixer::None | Mixer::Attention => 0,
             Mixer::DeltaNet(net) => net.conv_floats() + net.attention().state_floats(),
             Mixer::ShortConv(conv) => CausalConv::state_floats(conv.kernel, conv.channels),
             Mixer::Mamba2(net) => net.conv_floats() + net.attention().state_floats(),
@@ -254,6 +256,7 @@ impl Mixer {
     /// Width of the rows before the output projection, where attention has `attention`.
     pub(crate) fn out_width(&self, attention: usize) -> usize {
         match self {
+            Mixer::None => 0,
             Mixer::Attention => attention,
             Mixer::DeltaNet(net) => net.values_width(),
             Mixer::ShortConv(conv) => conv.channels,
@@ -264,7 +267,7 @@ impl Mixer {
     /// Width of the rows that are convolved; 0 without convolution.
     pub(crate) fn channels(&self) -> usize {
         match self {
-            Mixer::Attention => 0,
+            Mixer::None | Mixer::Attention => 0,
             Mixer::DeltaNet(net) => net.channels(),
             Mixer::ShortConv(conv) => conv.channels,
             Mixer::Mamba2(net) => net.channels(),
@@ -274,7 +277,7 @@ impl Mixer {
     /// Width of the rows that the mixer needs beside those that are convolved.
     pub(crate) fn mixed_width(&self) -> usize {
         match self {
-            Mixer::Attention => 0,
+            Mixer::None | Mixer::Attention => 0,
             Mixer::DeltaNet(net) => net.channels(),
             Mixer::ShortConv(conv) => 3 * conv.channels,
             Mixer::Mamba2(net) => net.channels(),
@@ -284,7 +287,7 @@ impl Mixer {
     /// Factors of each row.
     pub(crate) fn factors(&self) -> usize {
         match self {
-            Mixer::Attention | Mixer::ShortConv(_) => 0,
+            Mixer::None | Mixer::Attention | Mixer::ShortConv(_) => 0,
             Mixer::DeltaNet(net) => net.value_heads,
             Mixer::Mamba2(net) => net.heads,
         }
@@ -293,7 +296,7 @@ impl Mixer {
     /// Multiply-adds of one row in a model of this width, before the output projection: of a recurrent layer.
     pub(crate) fn multiply_adds(&self, width: usize) -> u64 {
         match self {
-            Mixer::Attention => 0,
+            Mixer::None | Mixer::Attention => 0,
             Mixer::DeltaNet(net) => net.multiply_adds(width) as u64,
             Mixer::ShortConv(conv) => (conv.channels * (3 * width + conv.kernel + 2)) as u64,
             Mixer::Mamba2(net) => net.multiply_adds(width) as u64,
@@ -303,7 +306,7 @@ impl Mixer {
     /// The weights that a recurrent mixer has in place of query, key and value.
     pub(crate) fn weights(&self, width: usize, put: &mut dyn FnMut(LayerWeight, &[usize])) {
         match self {
-            Mixer::Attention => {}
+            Mixer::None | Mixer::Attention => {}
             Mixer::DeltaNet(net) => net.weights(width, put),
             Mixer::ShortConv(conv) => {
                 put(LayerWeight::MixerInput, &[3 * conv.channels, width]);
@@ -316,7 +319,7 @@ impl Mixer {
     /// Checks the ranges of all dimensions.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self {
-            Mixer::Attention => Ok(()),
+            Mixer::None | Mixer::Attention => Ok(()),
             Mixer::DeltaNet(net) => net.check(),
             Mixer::ShortConv(conv) => check_kernel(conv.kernel),
             Mixer::Mamba2(net) => net.check(),

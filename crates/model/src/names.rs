@@ -5,6 +5,7 @@
 
 use crate::expert_names;
 use crate::heads::Heads;
+use crate::mixer::Mixer;
 use crate::name_table::{BIAS_ENDS, Fused, Names, WEIGHT_ENDS};
 use crate::recurrent_names;
 use crate::source::Source;
@@ -106,6 +107,8 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
         LayerWeight::AttentionPostNorm => any(&["post_attention_norm.weight", "attn_output_norm.weight"]),
         LayerWeight::AttentionPostNormBias => one("attn_output_norm.bias"),
         // In a GGUF of gpt-oss, Qwen3.5 or Seed-OSS, "post_attention_norm" precedes the feed-forward.
+        // A layer with one part has one norm.
+        LayerWeight::FeedNorm if spec.layers[layer].mixer == Mixer::None => one("attn_norm.weight"),
         LayerWeight::FeedNorm if spec.norm_place == NormPlace::Pre => {
             any(&["ffn_norm.weight", "post_attention_norm.weight"])
         }
@@ -135,8 +138,10 @@ fn hugging_face(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLoc
     let prefix = source.prefix();
     let top = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(format!("{prefix}{n}"))).collect();
     match role {
-        WeightRole::Embedding => top(&["embed_tokens.weight"]),
-        WeightRole::FinalNorm => top(&["norm.weight", "final_layernorm.weight", "embedding_norm.weight"]),
+        WeightRole::Embedding => top(&["embed_tokens.weight", "embeddings.weight"]),
+        WeightRole::FinalNorm => {
+            top(&["norm.weight", "final_layernorm.weight", "embedding_norm.weight", "norm_f.weight"])
+        }
         WeightRole::FinalNormBias => top(&["norm.bias", "final_layernorm.bias"]),
         WeightRole::Head => vec![TensorLocation::whole(source.head_name().to_owned())],
         WeightRole::HeadBias => vec![TensorLocation::whole(source.head_name().replace(".weight", ".bias"))],
@@ -154,6 +159,12 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
     let (q, kv) = (spec.query_width(), spec.kv_width());
     let qkv = q + 2 * kv;
     let ff = spec.layers[layer].feed.width();
+    let of_qkv = |letter: &str, first| {
+        let own = format!("self_attn.{letter}_proj.weight");
+        let mut all = fused(&own, "self_attn.qkv_proj.weight", first, qkv);
+        all.push(TensorLocation::whole(full(&format!("mixer.{letter}_proj.weight"))));
+        all
+    };
     // Granite 4 has the fused tensor of a shared expert also where there are no experts.
     let gate_and_up = |[own, lfm]: [&str; 2], first| {
         let mut all = fused(own, "mlp.gate_up_proj.weight", first, 2 * ff);
@@ -168,24 +179,25 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
         "post_attention_layernorm"
     };
     match part {
-        LayerWeight::AttentionNorm => any(&["input_layernorm.weight", "operator_norm.weight"]),
+        LayerWeight::AttentionNorm => any(&["input_layernorm.weight", "operator_norm.weight", "norm.weight"]),
         LayerWeight::AttentionNormBias => any(&["input_layernorm.bias"]),
-        LayerWeight::Query => fused("self_attn.q_proj.weight", "self_attn.qkv_proj.weight", 0, qkv),
+        LayerWeight::Query => of_qkv("q", 0),
         LayerWeight::QueryBias => fused("self_attn.q_proj.bias", "self_attn.qkv_proj.bias", 0, qkv),
-        LayerWeight::Key => fused("self_attn.k_proj.weight", "self_attn.qkv_proj.weight", q, qkv),
+        LayerWeight::Key => of_qkv("k", q),
         LayerWeight::KeyBias => fused("self_attn.k_proj.bias", "self_attn.qkv_proj.bias", q, qkv),
-        LayerWeight::Value => fused("self_attn.v_proj.weight", "self_attn.qkv_proj.weight", q + kv, qkv),
+        LayerWeight::Value => of_qkv("v", q + kv),
         LayerWeight::ValueBias => fused("self_attn.v_proj.bias", "self_attn.qkv_proj.bias", q + kv, qkv),
         LayerWeight::OutBias => any(&["self_attn.o_proj.bias", "self_attn.dense.bias"]),
         LayerWeight::AttentionPostNorm => any(&["post_attention_layernorm.weight"]),
+        LayerWeight::FeedNorm if spec.layers[layer].mixer == Mixer::None => any(&["norm.weight"]),
         LayerWeight::FeedNorm => any(&[&format!("{feed_norm}.weight"), "ffn_norm.weight"]),
         LayerWeight::FeedNormBias => any(&[&format!("{feed_norm}.bias")]),
         LayerWeight::Gate => gate_and_up(["mlp.gate_proj.weight", "feed_forward.w1.weight"], 0),
         LayerWeight::GateBias => any(&["mlp.gate_proj.bias"]),
         LayerWeight::Up if spec.gated => gate_and_up(["mlp.up_proj.weight", "feed_forward.w3.weight"], ff),
-        LayerWeight::Up => any(&["mlp.up_proj.weight", "mlp.fc1.weight"]),
-        LayerWeight::UpBias => any(&["mlp.up_proj.bias", "mlp.fc1.bias"]),
-        LayerWeight::DownBias => any(&["mlp.down_proj.bias", "mlp.fc2.bias"]),
+        LayerWeight::Up => any(&["mlp.up_proj.weight", "mlp.fc1.weight", "mixer.up_proj.weight"]),
+        LayerWeight::UpBias => any(&["mlp.up_proj.bias", "mlp.fc1.bias", "mixer.up_proj.bias"]),
+        LayerWeight::DownBias => any(&["mlp.down_proj.bias", "mlp.fc2.bias", "mixer.down_proj.bias"]),
         LayerWeight::FeedPostNorm => any(&["post_feedforward_layernorm.weight"]),
         part => match listed_names(part) {
             [] => match recurrent_names::hugging_face(&spec.layers[layer].mixer, part, &full) {
@@ -215,12 +227,15 @@ fn listed_names(part: LayerWeight) -> &'static [&'static str] {
             "linear_attn.out_proj.weight",
             "conv.out_proj.weight",
             "mamba.out_proj.weight",
+            "mixer.out_proj.weight",
+            "mixer.o_proj.weight",
         ],
         LayerWeight::Down => &[
             "mlp.down_proj.weight",
             "mlp.fc2.weight",
             "shared_mlp.output_linear.weight",
             "feed_forward.w2.weight",
+            "mixer.down_proj.weight",
         ],
         _ => &[],
     }

@@ -16,7 +16,7 @@ pub(crate) fn hugging_face(
     part: LayerWeight,
     full: &dyn Fn(&str) -> String,
 ) -> Vec<TensorLocation> {
-    located(mixer, part, &["mamba.in_proj.weight"], hugging_face_names(part), full)
+    located(mixer, part, &["mamba.in_proj.weight", "mixer.in_proj.weight"], hugging_face_names(part), full)
 }
 
 /// The tensors of these names, or the part's rows of the fused projection of Mamba-2.
@@ -67,12 +67,14 @@ fn hugging_face_names(part: LayerWeight) -> &'static [&'static str] {
         LayerWeight::MixerGate => &["linear_attn.in_proj_z.weight"],
         LayerWeight::Beta => &["linear_attn.in_proj_b.weight"],
         LayerWeight::Alpha => &["linear_attn.in_proj_a.weight"],
-        LayerWeight::Conv => &["linear_attn.conv1d.weight", "conv.conv.weight", "mamba.conv1d.weight"],
-        LayerWeight::ConvBias => &["mamba.conv1d.bias"],
-        LayerWeight::DecayRate => &["linear_attn.A_log", "mamba.A_log"],
-        LayerWeight::TimeBias => &["linear_attn.dt_bias", "mamba.dt_bias"],
-        LayerWeight::Skip => &["mamba.D"],
-        LayerWeight::MixerNorm => &["linear_attn.norm.weight", "mamba.norm.weight"],
+        LayerWeight::Conv => {
+            &["linear_attn.conv1d.weight", "conv.conv.weight", "mamba.conv1d.weight", "mixer.conv1d.weight"]
+        }
+        LayerWeight::ConvBias => &["mamba.conv1d.bias", "mixer.conv1d.bias"],
+        LayerWeight::DecayRate => &["linear_attn.A_log", "mamba.A_log", "mixer.A_log"],
+        LayerWeight::TimeBias => &["linear_attn.dt_bias", "mamba.dt_bias", "mixer.dt_bias"],
+        LayerWeight::Skip => &["mamba.D", "mixer.D"],
+        LayerWeight::MixerNorm => &["linear_attn.norm.weight", "mamba.norm.weight", "mixer.norm.weight"],
         _ => &[],
     }
 }

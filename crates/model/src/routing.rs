@@ -89,7 +89,7 @@ struct Few {
 impl Few {
     fn of(spec: &Spec, rows: usize) -> Few {
         let inner = spec.layers.iter().map(|layer| match layer.feed {
-            FeedForward::Dense { .. } => 0,
+            FeedForward::None | FeedForward::Dense { .. } => 0,
             FeedForward::Experts(mixture) => mixture.width,
         });
         let inner = inner.max().unwrap_or(0);

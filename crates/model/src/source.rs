@@ -38,6 +38,9 @@ const HEADS: Key = Key("attention.head_count", &["num_attention_heads"]);
 const HEAD_DIM: Key = Key("attention.key_length", &["head_dim"]);
 const VALUE_DIM: Key = Key("attention.value_length", &["head_dim"]);
 const FEED: Key = Key("feed_forward_length", &["intermediate_size"]);
+const PREDICTION: Key = Key("nextn_predict_layers", &[]);
+/// The embedding of a decoder in a Hugging Face folder, after the prefix.
+const EMBEDDINGS: [&str; 2] = ["embed_tokens.weight", "embeddings.weight"];
 pub(crate) const HIDDEN_ACT: Key = Key("", &["hidden_act"]);
 pub(crate) const WINDOW: Key = Key("attention.sliding_window", &["sliding_window"]);
 
@@ -221,7 +224,7 @@ impl<'a> Source<'a> {
         if layers > 4096 {
             return Err(self.bad(LAYERS, layers, "at most 4096".into()));
         }
-        let feed = FeedForward::Dense { width: self.need(FEED, defaults.feed)? };
+        let feed = FeedForward::Dense { width: self.feed_width(defaults)? };
         Ok(Spec {
             family,
             vocab,
@@ -272,11 +275,24 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn embedding_name(&self) -> String {
-        match self.form {
-            Format::Gguf { .. } => "token_embd.weight".to_owned(),
-            Format::HuggingFace { .. } => format!("{}embed_tokens.weight", self.prefix()),
+    /// Leaves out the last layers of a GGUF, those that predict further tokens.
+    pub(crate) fn leave_out_prediction(&self, spec: &mut Spec) -> Result<(), Error> {
+        let (count, layers) = (self.size(PREDICTION)?.unwrap_or(0), spec.layers.len());
+        if count >= layers {
+            return Err(self.bad(PREDICTION, count, format!("fewer than the {layers} layers")));
         }
+        spec.prediction_layers = count;
+        spec.layers.truncate(layers - count);
+        Ok(())
+    }
+
+    fn embedding_name(&self) -> String {
+        if self.is_gguf() {
+            return "token_embd.weight".to_owned();
+        }
+        let prefix = self.prefix();
+        let mut names = EMBEDDINGS.iter().map(|name| format!("{prefix}{name}"));
+        names.find(|name| self.has(name)).unwrap_or_else(|| format!("{prefix}{}", EMBEDDINGS[0]))
     }
 
     fn vocabulary(&self, embedding: &str) -> Result<usize, Error> {
@@ -285,10 +301,12 @@ impl<'a> Source<'a> {
         Ok(embedding.shape.first().copied().unwrap_or(0))
     }
 
-    /// The prefix of `embed_tokens.weight` and `layers.0.…` in a Hugging Face folder.
+    /// The prefix of the embedding and of `layers.0.…` in a Hugging Face folder.
     pub(crate) fn prefix(&self) -> &'static str {
-        const PREFIXES: [&str; 4] = ["model.", "language_model.model.", "model.language_model.", ""];
-        PREFIXES.into_iter().find(|p| self.has(&format!("{p}embed_tokens.weight"))).unwrap_or("model.")
+        const PREFIXES: [&str; 5] =
+            ["model.", "language_model.model.", "model.language_model.", "backbone.", ""];
+        let has = |p: &&str| EMBEDDINGS.iter().any(|name| self.has(&format!("{p}{name}")));
+        PREFIXES.into_iter().find(has).unwrap_or("model.")
     }
 
     /// The name of the untied head in this file.

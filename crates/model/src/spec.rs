@@ -103,7 +103,7 @@ pub enum LmHead {
     Own,
 }
 
-/// One transformer layer.
+/// One layer: a mixer and a feed-forward, or one of them.
 #[derive(Clone, Debug)]
 pub struct Layer {
     /// What mixes the positions; the window and rope are those of attention.
@@ -120,9 +120,11 @@ pub struct Layer {
     pub attention_norm: bool,
 }
 
-/// The feed-forward of a layer: dense, or a mixture of experts.
+/// The feed-forward of a layer: dense, a mixture of experts, or none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FeedForward {
+    /// There is none: the layer is a mixer alone, as in Nemotron-H.
+    None,
     /// One feed-forward for every row.
     Dense {
         /// Rows of gate and up.
@@ -168,7 +170,7 @@ impl Spec {
     /// Whether sequences have recurrent states.
     #[must_use]
     pub fn has_states(&self) -> bool {
-        self.kv_layers() < self.layers.len()
+        self.layers.iter().any(|layer| layer.state_floats() > 0)
     }
 
     /// Layers of attention, which have a KV cache.
@@ -193,7 +195,7 @@ impl Spec {
     #[must_use]
     pub fn experts(&self) -> (usize, usize) {
         self.layers.iter().fold((0, 0), |(count, used), layer| match layer.feed {
-            FeedForward::Dense { .. } => (count, used),
+            FeedForward::None | FeedForward::Dense { .. } => (count, used),
             FeedForward::Experts(mixture) => (count.max(mixture.count), used.max(mixture.used)),
         })
     }
@@ -252,14 +254,16 @@ impl Spec {
         let (width, q, kv) = (self.width, self.query_width(), self.kv_width());
         let norm_bias = self.norm.bias;
         let (pre, post) = (self.norm_place.before(), self.norm_place.after());
+        let (mixes, feeds) = (layer.mixer != Mixer::None, layer.feed != FeedForward::None);
         let own_positions = matches!(self.positions, Positions::Disentangled { shared: false, .. });
         let mut optional = |there: bool, part: LayerWeight, shape: &[usize]| {
             if there {
                 put(part, shape);
             }
         };
-        optional(pre && layer.attention_norm, LayerWeight::AttentionNorm, &[width]);
-        optional(pre && layer.attention_norm && norm_bias, LayerWeight::AttentionNormBias, &[width]);
+        let mixer_norm = pre && mixes && layer.attention_norm;
+        optional(mixer_norm, LayerWeight::AttentionNorm, &[width]);
+        optional(mixer_norm && norm_bias, LayerWeight::AttentionNormBias, &[width]);
         let attends = layer.mixer.is_attention();
         for (weight, bias, rows) in [
             (LayerWeight::Query, LayerWeight::QueryBias, self.query_rows()),
@@ -275,7 +279,7 @@ impl Spec {
         }
         optional(attends && self.sinks, LayerWeight::Sinks, &[self.heads]);
         layer.mixer.weights(width, &mut |part, shape| optional(true, part, shape));
-        optional(true, LayerWeight::Out, &[width, layer.mixer.out_width(q)]);
+        optional(mixes, LayerWeight::Out, &[width, layer.mixer.out_width(q)]);
         optional(attends && self.biases.out, LayerWeight::OutBias, &[width]);
         for (weight, bias) in [
             (LayerWeight::PositionKey, LayerWeight::PositionKeyBias),
@@ -284,11 +288,13 @@ impl Spec {
             optional(own_positions, weight, &[q, width]);
             optional(own_positions, bias, &[q]);
         }
-        optional(post, LayerWeight::AttentionPostNorm, &[width]);
-        optional(post && norm_bias, LayerWeight::AttentionPostNormBias, &[width]);
-        optional(pre && !self.parallel, LayerWeight::FeedNorm, &[width]);
-        optional(pre && !self.parallel && norm_bias, LayerWeight::FeedNormBias, &[width]);
+        optional(post && mixes, LayerWeight::AttentionPostNorm, &[width]);
+        optional(post && mixes && norm_bias, LayerWeight::AttentionPostNormBias, &[width]);
+        let feed_norm = pre && feeds && !self.parallel;
+        optional(feed_norm, LayerWeight::FeedNorm, &[width]);
+        optional(feed_norm && norm_bias, LayerWeight::FeedNormBias, &[width]);
         match layer.feed {
+            FeedForward::None => {}
             FeedForward::Dense { width: ff } => {
                 optional(self.gated, LayerWeight::Gate, &[ff, width]);
                 optional(self.gated && self.biases.feed, LayerWeight::GateBias, &[ff]);
@@ -301,8 +307,8 @@ impl Spec {
                 mixture.weights(width, self.gated, &mut |part, shape| optional(true, part, shape));
             }
         }
-        optional(post, LayerWeight::FeedPostNorm, &[width]);
-        optional(post && norm_bias, LayerWeight::FeedPostNormBias, &[width]);
+        optional(post && feeds, LayerWeight::FeedPostNorm, &[width]);
+        optional(post && feeds && norm_bias, LayerWeight::FeedPostNormBias, &[width]);
     }
 
     /// Checks the ranges of all dimensions, so that broken files and models beyond the kernels' limits are refused.
@@ -407,6 +413,7 @@ impl FeedForward {
     #[must_use]
     pub fn width(&self) -> usize {
         match *self {
+            FeedForward::None => 0,
             FeedForward::Dense { width } | FeedForward::Experts(Mixture { width, .. }) => width,
         }
     }
@@ -415,6 +422,7 @@ impl FeedForward {
     #[must_use]
     pub fn active_width(&self) -> usize {
         match self {
+            FeedForward::None => 0,
             FeedForward::Dense { width } => *width,
             FeedForward::Experts(mixture) => mixture.active_width(),
         }
@@ -423,6 +431,7 @@ impl FeedForward {
     /// Rows of gate and up, the most of what is computed at once.
     fn widest(&self) -> usize {
         match self {
+            FeedForward::None => 0,
             FeedForward::Dense { width } => *width,
             FeedForward::Experts(mixture) => {
                 mixture.shared.map_or(0, |shared| shared.width).max(mixture.width)

@@ -97,7 +97,7 @@ fn every_family_of_the_table_has_a_fixture() {
 fn mixture(spec: &Spec) -> Option<Mixture> {
     spec.layers.iter().find_map(|layer| match layer.feed {
         FeedForward::Experts(mixture) => Some(mixture),
-        FeedForward::Dense { .. } => None,
+        FeedForward::None | FeedForward::Dense { .. } => None,
     })
 }
 

@@ -17,7 +17,7 @@ const POSITIONS: Key = Key("", &["position_embedding_type"]);
 const MAMBA2: mamba2::Defaults = mamba2::Defaults { heads: 128, head_dim: None, groups: 1, state_dim: 256 };
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
-    let defaults = Defaults { kv_heads_listed: true, ..Defaults::default() };
+    let defaults = Defaults { listed: true, ..Defaults::default() };
     let mut spec = llama::body(source, "granitehybrid", &defaults)?;
     granite::multipliers(source, &mut spec)?;
     feed_forward(source, &mut spec)?;
@@ -74,6 +74,7 @@ fn feed_forward(source: &Source, spec: &mut Spec) -> Result<(), Error> {
     let width = source.need(SHARED, Some(1024))?;
     for layer in &mut spec.layers {
         match &mut layer.feed {
+            FeedForward::None => {}
             FeedForward::Dense { width: dense } => *dense = width,
             FeedForward::Experts(mixture) => mixture.shared = Some(SharedExpert { width, gated: false }),
         }

@@ -47,10 +47,16 @@ const MIXTURES: &[&str] = &[
     "qwen35moe",
     "lfm2moe",
     "granitehybrid",
+    "nemotron_h",
+    "nemotron_h_moe",
 ];
 
 /// The families with an expert that every row uses.
-const SHARED: &[&str] = &["qwen2moe", "granitemoe", "ernie4_5-moe", "qwen35moe", "granitehybrid"];
+const SHARED: &[&str] =
+    &["qwen2moe", "granitemoe", "ernie4_5-moe", "qwen35moe", "granitehybrid", "nemotron_h", "nemotron_h_moe"];
+
+/// The families whose layers that predict further tokens are left out.
+const PREDICTING: &[&str] = &["qwen35", "qwen35moe", "nemotron_h", "nemotron_h_moe"];
 
 /// The families with Granite's factors.
 const GRANITES: &[&str] = &["granite", "granitemoe", "granitehybrid"];
@@ -134,12 +140,7 @@ const RULES: &[Rule] = &[
     ),
     (Key("attention.temperature_scale", &[]), Neutral::Off, "0, for this family", &["mistral3"]),
     (Key("attention.shared_kv_layers", &[]), Neutral::Off, "0: shared keys and values are not built", &[]),
-    (
-        Key("nextn_predict_layers", &[]),
-        Neutral::Off,
-        "0: prediction layers are not built",
-        &["qwen35", "qwen35moe"],
-    ),
+    (Key("nextn_predict_layers", &[]), Neutral::Off, "0: prediction layers are not built", PREDICTING),
     (Key("", &["use_mrope"]), Neutral::Off, "false: rope in sections is not built", &[]),
 ];
 

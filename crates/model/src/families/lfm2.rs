@@ -24,7 +24,7 @@ pub(super) fn shared(source: &Source, family: &'static str) -> Result<Spec, Erro
         tied: true,
         eps: Some(1e-5),
         rope_base: 1_000_000.0,
-        kv_heads_listed: true,
+        listed: true,
         feed: Some(0),
         ..Defaults::default()
     };

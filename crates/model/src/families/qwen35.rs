@@ -14,7 +14,6 @@ const KEY_HEADS: Key = Key("ssm.group_count", &["linear_num_key_heads"]);
 const VALUE_HEADS: Key = Key("ssm.time_step_rank", &["linear_num_value_heads"]);
 const INNER: Key = Key("ssm.inner_size", &[]);
 const VALUE_DIM: Key = Key("", &["linear_value_head_dim"]);
-const PREDICTION: Key = Key("nextn_predict_layers", &[]);
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     shared(source, "qwen35")
@@ -30,12 +29,7 @@ pub(super) fn shared(source: &Source, family: &'static str) -> Result<Spec, Erro
         ..Defaults::default()
     };
     let mut spec = source.decoder(family, &defaults)?;
-    spec.prediction_layers = source.size(PREDICTION)?.unwrap_or(0);
-    if spec.prediction_layers >= spec.layers.len() {
-        let expected = format!("fewer than the {} layers", spec.layers.len());
-        return Err(source.bad(PREDICTION, spec.prediction_layers, expected));
-    }
-    spec.layers.truncate(spec.layers.len() - spec.prediction_layers);
+    source.leave_out_prediction(&mut spec)?;
     spec.qk_norm = QkNorm::Head;
     spec.attention_gate = source.flag(Key("", &["attn_output_gate"]))?.unwrap_or(true);
     spec.biases.qkv = source.flag(Key("", &["attention_bias"]))?.unwrap_or(false);

@@ -12,6 +12,7 @@ impl WeightLoader<'_> {
         let before = &self.spec.layers[..layer];
         let state = before.iter().map(Layer::state_floats).sum();
         match self.spec.layers[layer].mixer {
+            Mixer::None => MixerWeights::None,
             Mixer::Attention => {
                 let kv_layer = before.iter().filter(|layer| layer.mixer.is_attention()).count();
                 MixerWeights::Attention(Box::new(self.attention(layer, kv_layer)))

@@ -17,8 +17,8 @@ pub(crate) struct Defaults {
     pub(crate) layers: Option<usize>,
     pub(crate) heads: Option<usize>,
     pub(crate) kv_heads: Option<usize>,
-    /// Whether a GGUF may list the KV heads of each layer, 0 for those without attention.
-    pub(crate) kv_heads_listed: bool,
+    /// Whether a GGUF may list KV heads and feed-forward widths for each layer, 0 for those without.
+    pub(crate) listed: bool,
     pub(crate) head_dim: Option<usize>,
     pub(crate) feed: Option<usize>,
     pub(crate) context: Option<usize>,
@@ -37,7 +37,7 @@ impl Default for Defaults {
             layers: None,
             heads: None,
             kv_heads: None,
-            kv_heads_listed: false,
+            listed: false,
             head_dim: None,
             feed: None,
             context: None,

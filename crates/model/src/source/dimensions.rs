@@ -1,6 +1,6 @@
 //! Dimensions that files tell in more than one way.
 
-use super::{Defaults, Key, Source};
+use super::{Defaults, FEED, Key, Source};
 use crate::error::Error;
 use crate::spec::{Norm, NormKind};
 
@@ -11,11 +11,19 @@ const LAYER_EPS: Key = Key("attention.layer_norm_epsilon", &["layer_norm_eps", "
 impl Source<'_> {
     /// Key and value heads: of a GGUF that lists them for each layer, the most of any.
     pub(super) fn kv_heads(&self, heads: usize, defaults: &Defaults) -> Result<usize, Error> {
-        let listed = if defaults.kv_heads_listed { self.listed_sizes(KV_HEADS) } else { None };
+        let listed = if defaults.listed { self.listed_sizes(KV_HEADS) } else { None };
         Ok(match listed {
             Some(list) => list.into_iter().max().unwrap_or(0),
             None => self.size(KV_HEADS)?.or(defaults.kv_heads).unwrap_or(heads),
         })
+    }
+
+    /// Rows of gate and up: of a GGUF that lists them for each layer, the most of any.
+    pub(super) fn feed_width(&self, defaults: &Defaults) -> Result<usize, Error> {
+        match self.listed_sizes(FEED).filter(|_| defaults.listed) {
+            Some(list) => Ok(list.into_iter().max().unwrap_or(0)),
+            None => self.need(FEED, defaults.feed),
+        }
     }
 
     /// The kind of every norm, by the family, and its epsilon.

@@ -2,7 +2,7 @@
 
 use super::{Key, Source};
 use crate::error::Error;
-use crate::mixture::{Mixture, Router, Score, SharedExpert};
+use crate::mixture::{ExpertGroups, Mixture, Router, Score, SharedExpert};
 use crate::spec::{FeedForward, Spec};
 
 const COUNT: Key =
@@ -11,6 +11,8 @@ const USED: Key = Key("expert_used_count", &["num_experts_per_tok", "moe_k"]);
 const SCALE: Key = Key("expert_weights_scale", &["routed_scaling_factor"]);
 const GATING: Key = Key("expert_gating_func", &[]);
 const NORM: Key = Key("expert_weights_norm", &["norm_topk_prob"]);
+const GROUPS: Key = Key("expert_group_count", &["n_group"]);
+const GROUPS_USED: Key = Key("expert_group_used_count", &["topk_group"]);
 const SHARED: Key = Key("expert_shared_feed_forward_length", &[]);
 const LEADING: Key =
     Key("leading_dense_block_count", &["first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"]);
@@ -46,6 +48,14 @@ impl Source<'_> {
             return Err(self.bad(SCALE, router.scale, "a finite number".into()));
         }
         Ok(Mixture { count, used, width, biases: false, router, shared: None })
+    }
+
+    /// The groups of experts that a router may pick from, if there is more than one.
+    pub(crate) fn expert_groups(&self) -> Result<Option<ExpertGroups>, Error> {
+        match self.size(GROUPS)? {
+            None | Some(0 | 1) => Ok(None),
+            Some(count) => Ok(Some(ExpertGroups { count, used: self.need(GROUPS_USED, None)? })),
+        }
     }
 
     /// Whether a GGUF declares experts.
