@@ -51,6 +51,7 @@ pub(crate) enum MixerWeights {
     DeltaNet(Box<DeltaNetWeights>),
     ShortConv(Box<ShortConvWeights>),
     Mamba2(Box<Mamba2Weights>),
+    AttentionAndMamba2(Box<(AttentionWeights, Mamba2Weights)>),
 }
 
 /// The weights of Mamba-2 before its output projection.
@@ -74,7 +75,9 @@ pub(crate) struct Mamba2Weights {
     /// `[heads]`: the share of a head's input in its output.
     pub(crate) skip: Vec<f32>,
     /// `[inner_width]`
-    pub(crate) norm: Vec<f32>,
+    pub(crate) norm: Option<Vec<f32>>,
+    /// The output projection beside that of attention.
+    pub(crate) out: Option<Matrix>,
     /// The layer's first value in a state.
     pub(crate) state: usize,
 }
@@ -137,6 +140,7 @@ impl MixerWeights {
             MixerWeights::DeltaNet(net) => net.formats,
             MixerWeights::ShortConv(conv) => conv.input.activations(),
             MixerWeights::Mamba2(net) => net.formats,
+            MixerWeights::AttentionAndMamba2(both) => both.0.formats | both.1.formats,
         }
     }
 
@@ -241,7 +245,11 @@ impl Block {
                         .is_some_and(|shared| mlp(&shared.mlp) || shared.gate.as_ref().is_some_and(differs))
             }
         };
-        let out = self.out.as_ref().is_some_and(|out| differs(&out.matrix));
+        let beside = match &self.mixer {
+            MixerWeights::AttentionAndMamba2(both) => both.1.out.as_ref().is_some_and(differs),
+            _ => false,
+        };
+        let out = beside || self.out.as_ref().is_some_and(|out| differs(&out.matrix));
         self.mixer.formats().q8_decode_bf16_prefill || out || feed
     }
 }

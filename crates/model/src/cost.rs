@@ -26,9 +26,8 @@ impl Spec {
             sum += full as u64 * (out * width + feed);
             if layer.mixer.is_attention() {
                 sum += rows as u64 * width * (self.query_rows() as u64 + 2 * kv) + 2 * q * scores;
-            } else {
-                sum += rows as u64 * layer.mixer.multiply_adds(self.width);
             }
+            sum += rows as u64 * layer.mixer.multiply_adds(self.width);
         }
         sum
     }

@@ -42,6 +42,9 @@ pub(crate) fn gguf(
     }
 }
 
+/// Where the projections of the shared expert are in a Hugging Face directory, within their layer.
+const SHARED_FOLDERS: [&str; 3] = ["mlp.shared_expert", "mlp.shared_experts", "mixer.shared_experts"];
+
 /// The tensors that may hold a weight of a mixture in a Hugging Face directory.
 pub(crate) fn hugging_face(
     spec: &Spec,
@@ -51,15 +54,15 @@ pub(crate) fn hugging_face(
 ) -> Vec<TensorLocation> {
     let FeedForward::Experts(mixture) = spec.layers[layer].feed else { return Vec::new() };
     let any = |names: &[&str]| names.iter().map(|name| TensorLocation::whole(full(name))).collect();
-    let shared = |names: [&str; 3], both: &str, first: Option<usize>| {
-        let width = mixture.shared.map_or(0, |shared| shared.width);
+    let width = mixture.shared.map_or(0, |shared| shared.width);
+    let shared = |projection: &str, both: &str, first: Option<usize>| {
         let fused = match first {
             Some(first) => TensorLocation::rows(full(both), first, 2 * width),
             None => TensorLocation::whole(full(both)),
         };
-        names.map(|name| TensorLocation::whole(full(name))).into_iter().chain([fused]).collect()
+        let own = |folder: &str| TensorLocation::whole(full(&format!("{folder}.{projection}.weight")));
+        SHARED_FOLDERS.map(own).into_iter().chain([fused]).collect()
     };
-    let width = mixture.shared.map_or(0, |shared| shared.width);
     match part {
         LayerWeight::Router => any(&[
             "mlp.gate.weight",
@@ -86,33 +89,9 @@ pub(crate) fn hugging_face(
         }
         LayerWeight::ExpertDownBiases => any(&["mlp.experts.down_proj_bias"]),
         LayerWeight::SharedRouter => any(&["mlp.shared_expert_gate.weight"]),
-        LayerWeight::SharedGate => shared(
-            [
-                "mlp.shared_expert.gate_proj.weight",
-                "mlp.shared_experts.gate_proj.weight",
-                "mixer.shared_experts.gate_proj.weight",
-            ],
-            "shared_mlp.input_linear.weight",
-            Some(0),
-        ),
-        LayerWeight::SharedUp => shared(
-            [
-                "mlp.shared_expert.up_proj.weight",
-                "mlp.shared_experts.up_proj.weight",
-                "mixer.shared_experts.up_proj.weight",
-            ],
-            "shared_mlp.input_linear.weight",
-            Some(width),
-        ),
-        LayerWeight::SharedDown => shared(
-            [
-                "mlp.shared_expert.down_proj.weight",
-                "mlp.shared_experts.down_proj.weight",
-                "mixer.shared_experts.down_proj.weight",
-            ],
-            "shared_mlp.output_linear.weight",
-            None,
-        ),
+        LayerWeight::SharedGate => shared("gate_proj", "shared_mlp.input_linear.weight", Some(0)),
+        LayerWeight::SharedUp => shared("up_proj", "shared_mlp.input_linear.weight", Some(width)),
+        LayerWeight::SharedDown => shared("down_proj", "shared_mlp.output_linear.weight", None),
         _ => Vec::new(),
     }
 }

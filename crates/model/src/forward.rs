@@ -4,7 +4,7 @@
 //! sums each row in one order whatever the batch, attention reads the row's own blocks, and experts add to a row in
 //! ascending order of expert. Nothing is allocated here.
 
-use crate::blocks::{AttentionWeights, Block, FeedWeights, MixerWeights, NormWeights};
+use crate::blocks::{AttentionWeights, Block, FeedWeights, Mamba2Weights, MixerWeights, NormWeights};
 use crate::delta_net::delta_net;
 use crate::error::Error;
 use crate::experts::{self, MixtureInput};
@@ -133,12 +133,44 @@ impl Model {
             MixerWeights::Mamba2(weights) => {
                 mamba2(compute, spec, weights, batch.sequences, rows, kv.states_mut(), scratch);
             }
+            MixerWeights::AttentionAndMamba2(both) => {
+                let (attention, recurrent) = &**both;
+                mamba2(compute, spec, recurrent, batch.sequences, rows, kv.states_mut(), scratch);
+                if !nothing_wanted {
+                    self.project_beside(compute, recurrent, rows, batch.decode_rows, scratch);
+                }
+                // The projection took the place of the layer's input.
+                self.set_mixer_input(compute, block, rows, batch.decode_rows, scratch);
+                self.project_qkv(compute, attention, layer, rows, kv, scratch);
+                if !nothing_wanted {
+                    self.attention(compute, attention, layer, batch, kv, scratch);
+                }
+            }
             MixerWeights::Attention(weights) => {
                 self.project_qkv(compute, weights, layer, rows, kv, scratch);
                 if !nothing_wanted {
                     self.attention(compute, weights, layer, batch, kv, scratch);
                 }
             }
+        }
+    }
+
+    /// The output projection of Mamba-2 beside attention.
+    fn project_beside(
+        &self,
+        compute: &Compute,
+        weights: &Mamba2Weights,
+        rows: usize,
+        decode_rows: usize,
+        scratch: &mut Scratch,
+    ) {
+        let Some(matrix) = &weights.out else { return };
+        let Scratch { beside, attention_out, activations, .. } = scratch;
+        let (beside, cols) = (&mut beside[..rows * self.spec.width], matrix.cols());
+        activations.set(compute, &attention_out[..rows * cols], cols, matrix.activations(), decode_rows);
+        kernels::matmul(compute, matrix, activations, beside);
+        if weights.shape.factors.out != 1.0 {
+            kernels::scale(compute, beside, weights.shape.factors.out);
         }
     }
 
@@ -239,12 +271,16 @@ impl Model {
     ) {
         let Some(projection) = &block.out else { return };
         let (spec, width) = (&self.spec, self.spec.width);
-        let Scratch { x, out, attention_out, activations, .. } = scratch;
+        let Scratch { x, out, attention_out, beside, activations, .. } = scratch;
         let (x, out) = (&mut x[..rows * width], &mut out[..rows * width]);
         let (matrix, cols) = (&projection.matrix, projection.matrix.cols());
         activations.set(compute, &attention_out[..rows * cols], cols, matrix.activations(), decode_rows);
         kernels::matmul(compute, matrix, activations, out);
         bias(compute, projection, out);
+        if let MixerWeights::AttentionAndMamba2(_) = &block.mixer {
+            kernels::scale(compute, out, spec.factors.attention);
+            kernels::add(compute, out, &beside[..rows * width]);
+        }
         post_norm(compute, spec, block.attention_post_norm.as_ref(), out);
         add_residual(compute, spec, x, out);
     }
@@ -285,6 +321,9 @@ impl Model {
                 let input = MixtureInput { h, decode_rows };
                 experts::mixture(compute, spec, weights, input, buffers, routing, out);
             }
+        }
+        if spec.factors.feed != 1.0 {
+            kernels::scale(compute, out, spec.factors.feed);
         }
         post_norm(compute, spec, block.feed_post_norm.as_ref(), out);
         add_residual(compute, spec, x, out);
@@ -353,6 +392,9 @@ fn compact(spec: &Spec, out_width: usize, want: &[usize], scratch: &mut Scratch)
         if to != from {
             scratch.x.copy_within(from * width..(from + 1) * width, to * width);
             scratch.h.copy_within(from * width..(from + 1) * width, to * width);
+            if !scratch.beside.is_empty() {
+                scratch.beside.copy_within(from * width..(from + 1) * width, to * width);
+            }
             scratch.attention_out.copy_within(from * out_width..(from + 1) * out_width, to * out_width);
         }
     }

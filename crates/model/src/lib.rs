@@ -58,7 +58,7 @@ pub use heads::Heads;
 pub use load::Model;
 pub use locate::{EncoderFormat, PackedWeight};
 pub use memory::MemoryNeed;
-pub use mixer::{DeltaNet, Mamba2, Mixer, ShortConv};
+pub use mixer::{DeltaNet, Mamba2, Mamba2Factors, Mixer, ShortConv};
 pub use mixture::Mixture;
 pub use packed::{PackedCache, PackedCacheReport, PackedPlace};
 pub use residence::Residence;
@@ -66,7 +66,7 @@ pub use rope::{Rope, RopeScaling};
 pub use scratch::Scratch;
 pub use source::Source;
 pub use spec::{
-    Biases, Direction, FeedForward, Layer, LmHead, Norm, NormKind, NormPlace, Positions, QkNorm,
-    QueryTemperature, Spec,
+    Biases, Direction, FeedForward, Layer, LayerFactors, LmHead, Norm, NormKind, NormPlace, Positions,
+    QkNorm, QueryTemperature, Spec,
 };
 pub use weight_role::{LayerWeight, WeightDecl, WeightRole};

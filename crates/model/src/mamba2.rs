@@ -26,6 +26,9 @@ pub(crate) fn mamba2(
     let jobs =
         &mut [(&weights.input, &mut *input), (&weights.gate, &mut *gate), (&weights.step, &mut *steps)];
     kernels::matmul_group(compute, jobs, activations);
+    if net.factors.gate != 1.0 {
+        kernels::scale(compute, gate, net.factors.gate);
+    }
     let conv = CausalConv {
         weight: &weights.conv,
         bias: weights.conv_bias.as_deref(),
@@ -48,18 +51,23 @@ pub(crate) fn mamba2(
     let out = &mut input[..rows * inner];
     let offset = weights.state + net.conv_floats();
     kernels::linear_attention(compute, states, offset, net.attention(), columns, sequences, out);
-    kernels::gated_norm_groups(compute, gate, out, &weights.norm, (inner / net.groups, spec.norm.eps));
+    match &weights.norm {
+        Some(norm) => {
+            kernels::gated_norm_groups(compute, gate, out, norm, (inner / net.groups, spec.norm.eps));
+        }
+        None => kernels::gated(compute, Activation::Silu, gate, out),
+    }
 }
 
 /// Makes the steps in time `softplus(x + bias)`, within their limits, of the projections in `steps`, and the decays
 /// `exp(rate · step)`.
 fn set_steps(weights: &Mamba2Weights, decay: &mut [f32], steps: &mut [f32]) {
     let Mamba2Weights { rates, time_bias, .. } = weights;
-    let (least, most) = weights.shape.steps;
+    let ((least, most), factor) = (weights.shape.steps, weights.shape.factors.step);
     let rows = decay.chunks_exact_mut(rates.len()).zip(steps.chunks_exact_mut(rates.len()));
     for (decay, steps) in rows {
         for (head, (decay, step)) in decay.iter_mut().zip(steps).enumerate() {
-            *step = softplus(*step + time_bias[head]).clamp(least, most);
+            *step = softplus(factor * *step + time_bias[head]).clamp(least, most);
             *decay = (rates[head] * *step).exp();
         }
     }

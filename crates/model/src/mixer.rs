@@ -17,6 +17,31 @@ pub enum Mixer {
     ShortConv(ShortConv),
     /// Mamba-2 (Dao and Gu, 2024), as in Granite 4 and Nemotron-H.
     Mamba2(Mamba2),
+    /// Attention and Mamba-2 side by side: both read the layer's input, and both are added, as in Falcon-H1.
+    AttentionAndMamba2(Mamba2),
+}
+
+/// Factors on the parts of a Mamba-2 layer, as in Falcon-H1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mamba2Factors {
+    /// The factor on the gate.
+    pub gate: f32,
+    /// The factor on the heads' inputs.
+    pub input: f32,
+    /// The factor on what writes the states.
+    pub write: f32,
+    /// The factor on what reads them.
+    pub read: f32,
+    /// The factor on the steps in time, before their bias.
+    pub step: f32,
+    /// The factor on the layer's output.
+    pub out: f32,
+}
+
+impl Mamba2Factors {
+    /// None of them changes anything.
+    pub const ONE: Mamba2Factors =
+        Mamba2Factors { gate: 1.0, input: 1.0, write: 1.0, read: 1.0, step: 1.0, out: 1.0 };
 }
 
 /// The dimensions of a Mamba-2 layer.
@@ -36,6 +61,10 @@ pub struct Mamba2 {
     pub conv_bias: bool,
     /// The least and the largest step in time.
     pub steps: (f32, f32),
+    /// Whether the gated output is normalised.
+    pub norm: bool,
+    /// Factors on parts of the layer.
+    pub factors: Mamba2Factors,
     /// Whether the file stores the logarithm of the decay rates (`A_log`), and not the negative rates.
     pub log_rates: bool,
 }
@@ -195,7 +224,9 @@ impl Mamba2 {
         put(LayerWeight::TimeBias, &[self.heads]);
         put(LayerWeight::DecayRate, &[self.heads]);
         put(LayerWeight::Skip, &[self.heads]);
-        put(LayerWeight::MixerNorm, &[self.inner_width()]);
+        if self.norm {
+            put(LayerWeight::MixerNorm, &[self.inner_width()]);
+        }
     }
 
     fn multiply_adds(&self, width: usize) -> usize {
@@ -226,6 +257,10 @@ impl Mamba2 {
             format!("{least} to {most}"),
             "not negative, the least first",
         )?;
+        let Mamba2Factors { gate, input, write, read, step, out } = self.factors;
+        for factor in [gate, input, write, read, step, out] {
+            require(factor.is_finite(), "Mamba-2 factor", factor, "a finite number")?;
+        }
         check_kernel(self.kernel)
     }
 }
@@ -243,24 +278,34 @@ impl Mixer {
             Mixer::None | Mixer::Attention => 0,
             Mixer::DeltaNet(net) => net.conv_floats() + net.attention().state_floats(),
             Mixer::ShortConv(conv) => CausalConv::state_floats(conv.kernel, conv.channels),
-            Mixer::Mamba2(net) => net.conv_floats() + net.attention().state_floats(),
+            Mixer::Mamba2(net) | Mixer::AttentionAndMamba2(net) => {
+                net.conv_floats() + net.attention().state_floats()
+            }
         }
     }
 
     /// Whether this is attention, with keys and values in the KV cache.
     #[must_use]
     pub fn is_attention(&self) -> bool {
-        matches!(self, Mixer::Attention)
+        matches!(self, Mixer::Attention | Mixer::AttentionAndMamba2(_))
     }
 
     /// Width of the rows before the output projection, where attention has `attention`.
     pub(crate) fn out_width(&self, attention: usize) -> usize {
         match self {
             Mixer::None => 0,
-            Mixer::Attention => attention,
+            Mixer::Attention | Mixer::AttentionAndMamba2(_) => attention,
             Mixer::DeltaNet(net) => net.values_width(),
             Mixer::ShortConv(conv) => conv.channels,
             Mixer::Mamba2(net) => net.inner_width(),
+        }
+    }
+
+    /// The widest rows before an output projection, where attention has `attention`.
+    pub(crate) fn widest_out(&self, attention: usize) -> usize {
+        match self {
+            Mixer::AttentionAndMamba2(net) => attention.max(net.inner_width()),
+            _ => self.out_width(attention),
         }
     }
 
@@ -270,7 +315,7 @@ impl Mixer {
             Mixer::None | Mixer::Attention => 0,
             Mixer::DeltaNet(net) => net.channels(),
             Mixer::ShortConv(conv) => conv.channels,
-            Mixer::Mamba2(net) => net.channels(),
+            Mixer::Mamba2(net) | Mixer::AttentionAndMamba2(net) => net.channels(),
         }
     }
 
@@ -280,7 +325,7 @@ impl Mixer {
             Mixer::None | Mixer::Attention => 0,
             Mixer::DeltaNet(net) => net.channels(),
             Mixer::ShortConv(conv) => 3 * conv.channels,
-            Mixer::Mamba2(net) => net.channels(),
+            Mixer::Mamba2(net) | Mixer::AttentionAndMamba2(net) => net.channels(),
         }
     }
 
@@ -289,17 +334,18 @@ impl Mixer {
         match self {
             Mixer::None | Mixer::Attention | Mixer::ShortConv(_) => 0,
             Mixer::DeltaNet(net) => net.value_heads,
-            Mixer::Mamba2(net) => net.heads,
+            Mixer::Mamba2(net) | Mixer::AttentionAndMamba2(net) => net.heads,
         }
     }
 
-    /// Multiply-adds of one row in a model of this width, before the output projection: of a recurrent layer.
+    /// Multiply-adds of one row in a model of this width, of what is recurrent, before the layer's output projection.
     pub(crate) fn multiply_adds(&self, width: usize) -> u64 {
         match self {
             Mixer::None | Mixer::Attention => 0,
             Mixer::DeltaNet(net) => net.multiply_adds(width) as u64,
             Mixer::ShortConv(conv) => (conv.channels * (3 * width + conv.kernel + 2)) as u64,
             Mixer::Mamba2(net) => net.multiply_adds(width) as u64,
+            Mixer::AttentionAndMamba2(net) => (net.multiply_adds(width) + net.inner_width() * width) as u64,
         }
     }
 
@@ -313,6 +359,10 @@ impl Mixer {
                 put(LayerWeight::Conv, &[conv.channels, conv.kernel]);
             }
             Mixer::Mamba2(net) => net.weights(width, put),
+            Mixer::AttentionAndMamba2(net) => {
+                net.weights(width, put);
+                put(LayerWeight::MixerOut, &[width, net.inner_width()]);
+            }
         }
     }
 
@@ -322,7 +372,7 @@ impl Mixer {
             Mixer::None | Mixer::Attention => Ok(()),
             Mixer::DeltaNet(net) => net.check(),
             Mixer::ShortConv(conv) => check_kernel(conv.kernel),
-            Mixer::Mamba2(net) => net.check(),
+            Mixer::Mamba2(net) | Mixer::AttentionAndMamba2(net) => net.check(),
         }
     }
 }

@@ -72,6 +72,9 @@ pub(crate) fn activate(
     match &mlp.gate {
         Some(gated) => {
             bias(compute, gated, gate);
+            if spec.factors.gate != 1.0 {
+                kernels::scale(compute, gate, spec.factors.gate);
+            }
             bias(compute, &mlp.up, up);
             activations.set_gated(compute, spec.activation, gate, up, inner, formats, decode_rows);
         }

@@ -110,7 +110,8 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
         // A layer with one part has one norm.
         LayerWeight::FeedNorm if spec.layers[layer].mixer == Mixer::None => one("attn_norm.weight"),
         LayerWeight::FeedNorm if spec.norm_place == NormPlace::Pre => {
-            any(&["ffn_norm.weight", "post_attention_norm.weight"])
+            // Falcon-H1's has no ending.
+            any(&["ffn_norm.weight", "post_attention_norm.weight", "ffn_norm"])
         }
         LayerWeight::FeedNorm => one("ffn_norm.weight"),
         LayerWeight::FeedNormBias => one("ffn_norm.bias"),
@@ -165,13 +166,6 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
         all.push(TensorLocation::whole(full(&format!("mixer.{letter}_proj.weight"))));
         all
     };
-    // Granite 4 has the fused tensor of a shared expert also where there are no experts.
-    let gate_and_up = |[own, lfm]: [&str; 2], first| {
-        let mut all = fused(own, "mlp.gate_up_proj.weight", first, 2 * ff);
-        all.push(TensorLocation::whole(full(lfm)));
-        all.push(TensorLocation::rows(full("shared_mlp.input_linear.weight"), first, 2 * ff));
-        all
-    };
     // In models with post-norms, "post_attention_layernorm" is the post-norm; in others it precedes the feed-forward.
     let feed_norm = if spec.norm_place == NormPlace::Sandwich {
         "pre_feedforward_layernorm"
@@ -190,11 +184,13 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
         LayerWeight::OutBias => any(&["self_attn.o_proj.bias", "self_attn.dense.bias"]),
         LayerWeight::AttentionPostNorm => any(&["post_attention_layernorm.weight"]),
         LayerWeight::FeedNorm if spec.layers[layer].mixer == Mixer::None => any(&["norm.weight"]),
-        LayerWeight::FeedNorm => any(&[&format!("{feed_norm}.weight"), "ffn_norm.weight"]),
+        LayerWeight::FeedNorm => {
+            any(&[&format!("{feed_norm}.weight"), "ffn_norm.weight", "pre_ff_layernorm.weight"])
+        }
         LayerWeight::FeedNormBias => any(&[&format!("{feed_norm}.bias")]),
-        LayerWeight::Gate => gate_and_up(["mlp.gate_proj.weight", "feed_forward.w1.weight"], 0),
+        LayerWeight::Gate => gate_or_up(["gate_proj", "w1"], 0, 2 * ff, &full),
         LayerWeight::GateBias => any(&["mlp.gate_proj.bias"]),
-        LayerWeight::Up if spec.gated => gate_and_up(["mlp.up_proj.weight", "feed_forward.w3.weight"], ff),
+        LayerWeight::Up if spec.gated => gate_or_up(["up_proj", "w3"], ff, 2 * ff, &full),
         LayerWeight::Up => any(&["mlp.up_proj.weight", "mlp.fc1.weight", "mixer.up_proj.weight"]),
         LayerWeight::UpBias => any(&["mlp.up_proj.bias", "mlp.fc1.bias", "mixer.up_proj.bias"]),
         LayerWeight::DownBias => any(&["mlp.down_proj.bias", "mlp.fc2.bias", "mixer.down_proj.bias"]),
@@ -208,6 +204,26 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
             names => any(names),
         },
     }
+}
+
+/// The tensors that may hold the gate or the up projection of a dense feed-forward, which is rows from `first` on of `of`
+/// where both are one tensor.
+fn gate_or_up(
+    [projection, lfm]: [&str; 2],
+    first: usize,
+    of: usize,
+    full: &dyn Fn(&str) -> String,
+) -> Vec<TensorLocation> {
+    let own = |folder: &str, name: &str| TensorLocation::whole(full(&format!("{folder}.{name}.weight")));
+    let fused = |name: &str| TensorLocation::rows(full(name), first, of);
+    vec![
+        own("mlp", projection),
+        fused("mlp.gate_up_proj.weight"),
+        own("feed_forward", lfm),
+        own("feed_forward", projection),
+        // Granite 4 has the fused tensor of a shared expert also where there are no experts.
+        fused("shared_mlp.input_linear.weight"),
+    ]
 }
 
 /// The names that a weight of attention or feed-forward has in one family or another, within its layer.
@@ -235,6 +251,7 @@ fn listed_names(part: LayerWeight) -> &'static [&'static str] {
             "mlp.fc2.weight",
             "shared_mlp.output_linear.weight",
             "feed_forward.w2.weight",
+            "feed_forward.down_proj.weight",
             "mixer.down_proj.weight",
         ],
         _ => &[],

@@ -35,7 +35,7 @@ fn located(
 
 /// Where the rows of a weight begin in the fused input projection of Mamba-2, and how many rows that has.
 fn input_rows(mixer: &Mixer, part: LayerWeight) -> Option<(usize, usize)> {
-    let Mixer::Mamba2(net) = mixer else { return None };
+    let (Mixer::Mamba2(net) | Mixer::AttentionAndMamba2(net)) = mixer else { return None };
     let first = match part {
         LayerWeight::MixerGate => 0,
         LayerWeight::MixerInput => net.inner_width(),
@@ -57,6 +57,7 @@ fn gguf_names(part: LayerWeight) -> &'static [&'static str] {
         LayerWeight::TimeBias => &["ssm_dt.bias"],
         LayerWeight::Skip => &["ssm_d"],
         LayerWeight::MixerNorm => &["ssm_norm.weight"],
+        LayerWeight::MixerOut => &["ssm_out.weight"],
         _ => &[],
     }
 }
@@ -74,6 +75,7 @@ fn hugging_face_names(part: LayerWeight) -> &'static [&'static str] {
         LayerWeight::DecayRate => &["linear_attn.A_log", "mamba.A_log", "mixer.A_log"],
         LayerWeight::TimeBias => &["linear_attn.dt_bias", "mamba.dt_bias", "mixer.dt_bias"],
         LayerWeight::Skip => &["mamba.D", "mixer.D"],
+        LayerWeight::MixerOut => &["mamba.out_proj.weight"],
         LayerWeight::MixerNorm => &["linear_attn.norm.weight", "mamba.norm.weight", "mixer.norm.weight"],
         _ => &[],
     }

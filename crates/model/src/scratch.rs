@@ -1,7 +1,8 @@
 //! Every buffer that `forward` writes, sized once from the spec and the largest batch.
 
+use crate::mixer::Mixer;
 use crate::routing::Routing;
-use crate::spec::Spec;
+use crate::spec::{Layer, Spec};
 use cpu::AlignedVec;
 use kernels::{Activations, RopeTable};
 
@@ -23,6 +24,8 @@ pub struct Scratch {
     pub(crate) mixer_in: AlignedVec<f32>,
     /// Convolved rows `[rows, channels]`; where attention is gated, queries with their gates, later its output.
     pub(crate) mixed: AlignedVec<f32>,
+    /// The output of Mamba-2 beside attention `[rows, width]`.
+    pub(crate) beside: AlignedVec<f32>,
     /// The decay of each value head's state `[rows, value_heads]`.
     pub(crate) decay: Vec<f32>,
     /// The gain of each value head `[rows, value_heads]`.
@@ -64,6 +67,7 @@ impl Scratch {
             attention_out: floats(out_width(spec)),
             mixer_in: floats(channels(spec)),
             mixed: floats(mixed_width(spec)),
+            beside: floats(beside(spec)),
             decay: vec![0.0; rows * factors(spec)],
             gain: vec![0.0; rows * factors(spec)],
             k: floats(kv),
@@ -84,7 +88,7 @@ impl Scratch {
         let (rows, logit_rows) = (max_rows.max(1) as u64, max_logit_rows.max(1) as u64);
         let rotary: usize = spec.ropes.iter().map(|r| r.rotary_dim).sum();
         let mut floats = 3 * spec.width + spec.query_width() + 2 * spec.kv_width() + 2 * spec.feed_width();
-        floats += out_width(spec) + channels(spec) + mixed_width(spec) + 2 * factors(spec);
+        floats += out_width(spec) + channels(spec) + mixed_width(spec) + beside(spec) + 2 * factors(spec);
         floats += rotary + 2;
         // Two 8-bit halves with their scales and sums take 4 bytes a value, bf16 2, f32 4.
         let activations = 10 * rows * widest(spec).next_multiple_of(32) as u64;
@@ -101,7 +105,7 @@ fn widest(spec: &Spec) -> usize {
 /// The widest output of attention or recurrence.
 fn out_width(spec: &Spec) -> usize {
     let attention = spec.query_width();
-    spec.layers.iter().map(|layer| layer.mixer.out_width(attention)).fold(attention, usize::max)
+    spec.layers.iter().map(|layer| layer.mixer.widest_out(attention)).fold(attention, usize::max)
 }
 
 /// The most channels of a convolution.
@@ -113,6 +117,12 @@ fn channels(spec: &Spec) -> usize {
 fn mixed_width(spec: &Spec) -> usize {
     let gated = if spec.attention_gate { spec.query_rows() } else { 0 };
     spec.layers.iter().map(|layer| layer.mixer.mixed_width()).fold(gated, usize::max)
+}
+
+/// Columns of [`Scratch::beside`].
+fn beside(spec: &Spec) -> usize {
+    let both = |layer: &Layer| matches!(layer.mixer, Mixer::AttentionAndMamba2(_));
+    if spec.layers.iter().any(both) { spec.width } else { 0 }
 }
 
 /// The most value heads of a recurrent layer.

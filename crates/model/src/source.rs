@@ -6,6 +6,7 @@
 
 mod defaults;
 mod dimensions;
+mod lists;
 mod mixture;
 mod recurrent;
 mod rope;
@@ -14,7 +15,7 @@ mod windows;
 use crate::error::Error;
 use crate::name_table::Names;
 use crate::spec::{
-    Biases, Direction, FeedForward, Layer, LmHead, NormKind, NormPlace, Positions, QkNorm, Spec,
+    Biases, Direction, FeedForward, Layer, LayerFactors, LmHead, NormKind, NormPlace, Positions, QkNorm, Spec,
 };
 use crate::tensors;
 use crate::weight_role::WeightRole;
@@ -38,7 +39,6 @@ const HEADS: Key = Key("attention.head_count", &["num_attention_heads"]);
 const HEAD_DIM: Key = Key("attention.key_length", &["head_dim"]);
 const VALUE_DIM: Key = Key("attention.value_length", &["head_dim"]);
 const FEED: Key = Key("feed_forward_length", &["intermediate_size"]);
-const PREDICTION: Key = Key("nextn_predict_layers", &[]);
 /// The embedding of a decoder in a Hugging Face folder, after the prefix.
 const EMBEDDINGS: [&str; 2] = ["embed_tokens.weight", "embeddings.weight"];
 pub(crate) const HIDDEN_ACT: Key = Key("", &["hidden_act"]);
@@ -255,6 +255,7 @@ impl<'a> Source<'a> {
             attention_scale: 1.0 / (head_dim as f32).sqrt(),
             attention_soft_cap: None,
             logit_soft_cap: None,
+            factors: LayerFactors::ONE,
             embedding_scale: 1.0,
             residual_scale: 1.0,
             logit_scale: 1.0,
@@ -273,17 +274,6 @@ impl<'a> Source<'a> {
             feed: has("ffn_up"),
             ..Biases::default()
         }
-    }
-
-    /// Leaves out the last layers of a GGUF, those that predict further tokens.
-    pub(crate) fn leave_out_prediction(&self, spec: &mut Spec) -> Result<(), Error> {
-        let (count, layers) = (self.size(PREDICTION)?.unwrap_or(0), spec.layers.len());
-        if count >= layers {
-            return Err(self.bad(PREDICTION, count, format!("fewer than the {layers} layers")));
-        }
-        spec.prediction_layers = count;
-        spec.layers.truncate(layers - count);
-        Ok(())
     }
 
     fn embedding_name(&self) -> String {
@@ -377,22 +367,6 @@ impl<'a> Source<'a> {
                 Some(v) => v.as_str().map(Some).ok_or_else(|| self.bad(key, v, "a text".into())),
             },
         }
-    }
-
-    /// A list of integers of `config.json`; empty if absent.
-    pub(crate) fn sizes(&self, key: Key) -> Result<Vec<usize>, Error> {
-        let Some(value) = self.value(key.1) else { return Ok(Vec::new()) };
-        let number = |v: &Value| v.as_u64().and_then(|n| usize::try_from(n).ok());
-        let list = value.as_array().and_then(|list| list.iter().map(number).collect());
-        list.ok_or_else(|| self.bad(key, value, "a list of whole numbers".into()))
-    }
-
-    /// A list of strings of `config.json`; empty if absent.
-    pub(crate) fn texts(&self, key: Key) -> Result<Vec<String>, Error> {
-        let Some(value) = self.value(key.1) else { return Ok(Vec::new()) };
-        let text = |v: &Value| v.as_str().map(str::to_owned);
-        let list = value.as_array().and_then(|list| list.iter().map(text).collect());
-        list.ok_or_else(|| self.bad(key, value, "a list of texts".into()))
     }
 
     /// Whether `config.json` has the key with the value null, which some classes read as "off" instead of the default.

@@ -1,6 +1,7 @@
 //! The spec of a model: everything in which decoders differ, and the list of weights that follows from it.
 
 mod attention;
+mod factors;
 mod norms;
 mod positions;
 
@@ -14,6 +15,7 @@ use crate::weight_role::{LayerWeight, WeightDecl, WeightRole, decl, put_if};
 use kernels::{Activation, Pairing};
 
 pub use attention::{QkNorm, QueryTemperature};
+pub use factors::LayerFactors;
 pub use norms::{Norm, NormKind, NormPlace};
 pub use positions::{Direction, Positions};
 
@@ -78,6 +80,8 @@ pub struct Spec {
     pub attention_soft_cap: Option<f32>,
     /// The cap of logits: `cap * tanh(logit / cap)`.
     pub logit_soft_cap: Option<f32>,
+    /// Factors on parts of all layers.
+    pub factors: LayerFactors,
     /// The factor on embeddings.
     pub embedding_scale: f32,
     /// The factor on the outputs of attention and feed-forward before they are added to the residual.
@@ -353,6 +357,7 @@ impl Spec {
             self.positions.relative_rows(),
             "at most 65536",
         )?;
+        self.factors.check()?;
         require(self.norm.eps.is_finite(), "norm epsilon", self.norm.eps, "a finite number")?;
         if let Some(QueryTemperature { scale, step }) = self.query_temperature {
             require(scale.is_finite(), "query temperature", scale, "a finite number")?;

@@ -143,6 +143,7 @@ pub enum LayerWeight {
     TimeBias,
     Skip,
     MixerNorm,
+    MixerOut,
     ExpertGateBiases,
     ExpertUpBiases,
     ExpertDownBiases,

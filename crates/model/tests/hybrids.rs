@@ -2,7 +2,7 @@
 
 use crate::keys::{folder, read, regguf, with};
 
-use model::{LayerWeight, Mamba2, Mixer, Spec, WeightRole};
+use model::{FeedForward, Layer, LayerWeight, Mamba2, Mamba2Factors, Mixer, Spec, WeightRole};
 use serde_json::{Value, json};
 use weights::gguf;
 
@@ -115,5 +115,104 @@ fn abuse_a_gguf_without_the_keys_of_mamba_2_is_refused() {
         let name = format!("granitehybrid.{key}");
         let said = said(regguffed("granite4-h", |keys| with(keys, &name, value)));
         assert!(words.iter().all(|word| said.contains(word)), "{key}: {said}");
+    }
+}
+
+/// What each layer is, a letter for each, as Nemotron's files spell it.
+fn letters(spec: &Spec) -> String {
+    let letter = |layer: &Layer| match (layer.mixer, layer.feed) {
+        (Mixer::Mamba2(_), FeedForward::None) => 'M',
+        (Mixer::Attention, FeedForward::None) => '*',
+        (Mixer::None, FeedForward::Dense { .. }) => '-',
+        (Mixer::None, FeedForward::Experts(_)) => 'E',
+        _ => '?',
+    };
+    spec.layers.iter().map(letter).collect()
+}
+
+#[test]
+fn each_layer_of_nemotron_h_has_one_part() {
+    for (case, family, parts) in
+        [("nemotron-h", "nemotron_h", "M-*M-"), ("nemotron-h-moe", "nemotron_h_moe", "ME*E")]
+    {
+        let directory = read(&folder(case, |_| ())).expect("a fixture");
+        let file = regguffed(case, |keys| keys).expect("a fixture");
+        for spec in [&directory, &file] {
+            assert_eq!((spec.family, letters(spec).as_str()), (family, parts));
+            assert!(spec.layers.iter().all(|layer| layer.rope.is_none()) && !spec.gated);
+            assert_eq!((spec.kv_layers(), spec.has_states()), (1, true));
+        }
+        assert_eq!(directory.parameters(), file.parameters());
+    }
+    let words = read(&folder("nemotron-h", |config| {
+        config.remove("hybrid_override_pattern");
+        let words = json!(["mamba", "mlp", "attention", "linear_attention", "mlp"]);
+        config.insert("layers_block_type".into(), words);
+    }));
+    assert_eq!(letters(&words.expect("words in place of letters")), "M-*M-");
+    let grouped = read(&folder("nemotron-h-groups", |_| ())).expect("a fixture");
+    assert_eq!(letters(&grouped), "*EM-");
+}
+
+#[test]
+fn abuse_layers_of_nemotron_h_that_do_not_add_up_are_refused() {
+    for (key, value, words) in [
+        ("hybrid_override_pattern", json!("M-*M"), ["hybrid_override_pattern", "5 layers"]),
+        ("hybrid_override_pattern", json!("M-*Mx"), ["hybrid_override_pattern", "letters"]),
+        ("hybrid_override_pattern", json!(5), ["hybrid_override_pattern", "text"]),
+        ("hybrid_override_pattern", json!("M-MM-"), ["layers of attention", "0"]),
+        ("hybrid_override_pattern", json!("ME*M-"), ["moe_intermediate_size", ""]),
+        ("num_hidden_layers", json!(4), ["hybrid_override_pattern", "4 layers"]),
+        ("n_groups", json!(3), ["heads", "a multiple of the 3 groups"]),
+        ("mamba_num_heads", json!(0), ["heads", "1 to 4096"]),
+        ("mamba_head_dim", json!(1e9), ["head size", "1 to 4096"]),
+        ("mamba_hidden_act", json!("gelu"), ["mamba_hidden_act", "silu"]),
+        ("use_bias", json!(true), ["use_bias", "false"]),
+        ("attention_bias", json!(true), ["attention_bias", "false"]),
+        ("moe_latent_size", json!(64), ["moe_latent_size", "64"]),
+        ("sliding_window", json!(64), ["sliding_window", "64"]),
+    ] {
+        let said = said(changed("nemotron-h", key, value.clone()));
+        assert!(words.iter().all(|word| said.contains(word)), "{key} {value}: {said}");
+    }
+    let unsaid = read(&folder("nemotron-h", |config| drop(config.remove("hybrid_override_pattern"))));
+    assert!(said(unsaid).contains("hybrid_override_pattern"));
+    let groups = changed("nemotron-h-groups", "topk_group", json!(4));
+    assert!(said(groups).contains("groups of experts used"));
+    use gguf::{Array, Value::Array as List, Value::U32};
+    for (key, value, words) in [
+        ("feed_forward_length", List(Array::I32(vec![0, 64])), ["feed_forward_length", "5 layers"]),
+        ("attention.head_count_kv", List(Array::I32(vec![2])), ["head_count_kv", "5 layers"]),
+        ("ssm.inner_size", U32(193), ["inner_size", "a multiple of the 8 heads"]),
+        ("nextn_predict_layers", U32(5), ["nextn_predict_layers", "fewer than the 5 layers"]),
+    ] {
+        let name = format!("nemotron_h.{key}");
+        let said = said(regguffed("nemotron-h", |keys| with(keys, &name, value)));
+        assert!(words.iter().all(|word| said.contains(word)), "{key}: {said}");
+    }
+}
+
+#[test]
+fn falcon_h1_has_attention_and_mamba_2_side_by_side() {
+    let spec = read(&folder("falcon-h1-norm", |_| ())).expect("a fixture");
+    let Mixer::AttentionAndMamba2(net) = spec.layers[0].mixer else { panic!("{:?}", spec.layers[0].mixer) };
+    assert_eq!((net.heads, net.head_dim, net.groups, net.norm, net.conv_bias), (4, 16, 2, true, false));
+    assert_eq!((net.factors.gate, net.factors.out), (1.5 * 0.5, 0.4));
+    assert_eq!((spec.kv_layers(), spec.has_states(), spec.logit_scale), (2, true, 0.5));
+    let file = regguffed("falcon-h1", |keys| keys).expect("a fixture");
+    let Mixer::AttentionAndMamba2(net) = file.layers[1].mixer else { panic!("{:?}", file.layers[1].mixer) };
+    assert_eq!((net.norm, net.factors), (false, Mamba2Factors::ONE));
+    for (key, value, words) in [
+        ("mamba_d_head", json!(8), ["mamba_d_head", "16"]),
+        ("mamba_d_ssm", json!(66), ["mamba_n_heads", "66"]),
+        ("mamba_norm_before_gate", json!(true), ["mamba_norm_before_gate", "false"]),
+        ("projectors_bias", json!(true), ["projectors_bias", "false"]),
+        ("ssm_multipliers", json!([1.0, 2.0]), ["ssm_multipliers", "5 numbers"]),
+        ("mlp_multipliers", json!("large"), ["mlp_multipliers", "2 numbers"]),
+        ("mlp_multipliers", json!([1e300, 1.0]), ["factor on gates", "finite"]),
+        ("ssm_out_multiplier", json!(1e300), ["Mamba-2 factor", "finite"]),
+    ] {
+        let said = said(changed("falcon-h1-norm", key, value.clone()));
+        assert!(words.iter().all(|word| said.contains(word)), "{key} {value}: {said}");
     }
 }

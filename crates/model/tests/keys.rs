@@ -50,11 +50,14 @@ fn bases() -> Vec<(&'static str, &'static str, Value)> {
         ("Olmo3ForCausalLM", "olmo3", json!({})),
         ("HunYuanDenseV1ForCausalLM", "hunyuan", json!({})),
         ("Ministral3ForCausalLM", "ministral3", json!({})),
+        ("GraniteMoeHybridForCausalLM", "granite4-h", json!({})),
+        ("NemotronHForCausalLM", "nemotron-h-groups", json!({})),
+        ("FalconH1ForCausalLM", "falcon-h1-norm", json!({"mamba_d_ssm": null})),
     ]
 }
 
 /// Keys that change nothing that is computed for an answer, with the reason.
-const NEUTRAL: [(&str, &str); 18] = [
+const NEUTRAL: [(&str, &str); 34] = [
     ("attention_dropout", "training"),
     ("residual_dropout", "training"),
     ("embd_pdrop", "training"),
@@ -74,6 +77,22 @@ const NEUTRAL: [(&str, &str); 18] = [
     // Of Qwen3 MoE it is no key of the class any more; it is read as Qwen3's.
     ("keys_to_ignore_at_inference", "no key of a file"),
     ("transformers_version", "who wrote the file"),
+    ("num_logits_to_keep", "logits are computed where they are wanted"),
+    ("chunk_size", "the same sums in another order"),
+    ("mamba_chunk_size", "the same sums in another order"),
+    ("use_mamba_kernels", "the same sums in another order"),
+    ("mamba_ssm_cache_dtype", "states are kept in f32"),
+    ("residual_in_fp32", "the residual is kept in f32"),
+    ("expand", "the heads tell how wide the layer is"),
+    ("time_step_min", "training"),
+    ("time_step_max", "training"),
+    ("time_step_floor", "training"),
+    ("rescale_prenorm_residual", "training"),
+    ("hidden_dropout", "training"),
+    ("n_shared_experts", "their width is told"),
+    ("moe_shared_expert_overlap", "the order in which they are computed"),
+    ("num_nextn_predict_layers", "layers that predict further tokens are left out"),
+    ("mtp_layers_block_type", "layers that predict further tokens are left out"),
 ];
 
 /// Another value for a key than the fixture has.

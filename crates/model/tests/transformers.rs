@@ -7,7 +7,7 @@ use crate::runner;
 use cpu::Tier;
 use kernels::{Activation, KvDtype, Precision};
 use model::mixture::{RouterBias, Score};
-use model::{DeltaNet, FeedForward, Mamba2, Mixer, Mixture, QkNorm, RopeScaling, Spec};
+use model::{DeltaNet, FeedForward, LayerFactors, Mamba2, Mixer, Mixture, QkNorm, RopeScaling, Spec};
 use runner::{Run, Runner, Sequence, cases, error, files, fixtures, prompts, truth};
 use std::path::Path;
 
@@ -110,14 +110,14 @@ fn delta_net(spec: &Spec) -> Option<DeltaNet> {
 
 fn mamba2(spec: &Spec) -> Option<Mamba2> {
     spec.layers.iter().find_map(|layer| match layer.mixer {
-        Mixer::Mamba2(net) => Some(net),
+        Mixer::Mamba2(net) | Mixer::AttentionAndMamba2(net) => Some(net),
         _ => None,
     })
 }
 
 fn change_mamba2(spec: &mut Spec, change: impl Fn(&mut Mamba2)) {
     for layer in &mut spec.layers {
-        if let Mixer::Mamba2(net) = &mut layer.mixer {
+        if let Mixer::Mamba2(net) | Mixer::AttentionAndMamba2(net) = &mut layer.mixer {
             change(net);
         }
     }
@@ -135,7 +135,7 @@ fn change_mixtures(spec: &mut Spec, change: impl Fn(&mut Mixture)) {
 #[test]
 fn a_feature_left_out_is_noticed() {
     type Feature = (&'static str, fn(&Spec) -> bool, fn(&mut Spec));
-    let features: [Feature; 23] = [
+    let features: [Feature; 30] = [
         (
             "window",
             |s| s.layers.iter().any(|l| l.window.is_some()),
@@ -191,6 +191,37 @@ fn a_feature_left_out_is_noticed() {
             |s| mamba2(s).is_some_and(|net| net.steps.1.is_finite()),
             |s| change_mamba2(s, |net| net.steps.1 = f32::INFINITY),
         ),
+        (
+            "the factor on Mamba-2's gate",
+            |s| mamba2(s).is_some_and(|net| net.factors.gate != 1.0),
+            |s| change_mamba2(s, |net| net.factors.gate = 1.0),
+        ),
+        (
+            "the factor on Mamba-2's input",
+            |s| mamba2(s).is_some_and(|net| net.factors.input != 1.0),
+            |s| change_mamba2(s, |net| net.factors.input = 1.0),
+        ),
+        (
+            "the factor on Mamba-2's write",
+            |s| mamba2(s).is_some_and(|net| net.factors.write != 1.0),
+            |s| change_mamba2(s, |net| net.factors.write = 1.0),
+        ),
+        (
+            "the factor on Mamba-2's step",
+            |s| mamba2(s).is_some_and(|net| net.factors.step != 1.0),
+            |s| change_mamba2(s, |net| net.factors.step = 1.0),
+        ),
+        (
+            "the factor on Mamba-2's out",
+            |s| mamba2(s).is_some_and(|net| net.factors.out != 1.0),
+            |s| change_mamba2(s, |net| net.factors.out = 1.0),
+        ),
+        (
+            "factors on attention and feed-forwards",
+            |s| s.factors != LayerFactors::ONE,
+            |s| s.factors.attention = 1.0,
+        ),
+        ("the factor on gates", |s| s.factors.gate != 1.0, |s| s.factors.gate = 1.0),
         (
             "router's score",
             |s| mixture(s).is_some(),

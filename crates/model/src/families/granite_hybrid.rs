@@ -5,16 +5,16 @@ use super::{granite, granitemoe, llama, mamba2};
 use crate::error::Error;
 use crate::mixer::Mixer;
 use crate::mixture::SharedExpert;
-use crate::source::{Defaults, HIDDEN_ACT, Key, Source};
+use crate::source::{Defaults, Key, Source};
 use crate::spec::{FeedForward, Spec};
-use kernels::Activation;
 
 const LAYER_TYPES: Key = Key("", &["layer_types"]);
 const EXPERTS: Key = Key("", &["num_local_experts"]);
 const SHARED: Key = Key("", &["shared_intermediate_size"]);
 const POSITIONS: Key = Key("", &["position_embedding_type"]);
 
-const MAMBA2: mamba2::Defaults = mamba2::Defaults { heads: 128, head_dim: None, groups: 1, state_dim: 256 };
+const MAMBA2: mamba2::Defaults =
+    mamba2::Defaults { heads: 128, head_dim: None, inner: None, groups: 1, state_dim: 256 };
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let defaults = Defaults { listed: true, ..Defaults::default() };
@@ -29,10 +29,7 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
         spec.family = if spec.experts().0 > 0 { "granitemoe" } else { "granite" };
         return Ok(spec);
     };
-    if spec.activation != Activation::Silu {
-        let found = source.text(HIDDEN_ACT)?.unwrap_or_default();
-        return Err(source.bad(HIDDEN_ACT, found, "silu, in front of a Mamba-2 layer".into()));
-    }
+    mamba2::refuse_activation(source, spec.activation)?;
     if let Some(attention) = recurrent.iter().position(|recurrent| !*recurrent).filter(|_| source.is_gguf()) {
         spec.biases = source.biases(attention);
     }

@@ -1,8 +1,9 @@
 //! What the hybrids with Mamba-2 layers share: the dimensions of such a layer.
 
 use crate::error::Error;
-use crate::mixer::Mamba2;
-use crate::source::{Key, RawValue, Source};
+use crate::mixer::{Mamba2, Mamba2Factors};
+use crate::source::{HIDDEN_ACT, Key, RawValue, Source};
+use kernels::Activation;
 
 const KERNEL: Key = Key("ssm.conv_kernel", &["mamba_d_conv", "conv_kernel"]);
 const STATE: Key = Key("ssm.state_size", &["mamba_d_state", "ssm_state_size"]);
@@ -11,13 +12,16 @@ const HEADS: Key = Key("ssm.time_step_rank", &["mamba_n_heads", "mamba_num_heads
 const INNER: Key = Key("ssm.inner_size", &[]);
 const HEAD_DIM: Key = Key("", &["mamba_d_head", "mamba_head_dim"]);
 const EXPAND: Key = Key("", &["mamba_expand", "expand"]);
+const WIDTH: Key = Key("", &["mamba_d_ssm"]);
 const CONV_BIAS: Key = Key("", &["mamba_conv_bias", "use_conv_bias"]);
 
 /// The values of a family's configuration class, for keys that `config.json` leaves out.
 pub(super) struct Defaults {
     pub(super) heads: usize,
-    /// Width of a head; `None` for that which makes the heads `expand` times as wide as the model.
+    /// Width of a head; `None` for that which follows from the width of all.
     pub(super) head_dim: Option<usize>,
+    /// Width of all heads; `None` for `expand` times the model's.
+    pub(super) inner: Option<usize>,
     pub(super) groups: usize,
     pub(super) state_dim: usize,
 }
@@ -42,8 +46,19 @@ pub(super) fn read(
         kernel: need(source, KERNEL, 4)?,
         conv_bias: conv_bias(source, first)?,
         steps: source.step_limits()?,
+        norm: true,
+        factors: Mamba2Factors::ONE,
         log_rates: !source.is_gguf(),
     })
+}
+
+/// Refuses another activation function than that of Mamba-2, which the key means too.
+pub(super) fn refuse_activation(source: &Source, activation: Activation) -> Result<(), Error> {
+    if activation == Activation::Silu {
+        return Ok(());
+    }
+    let found = source.text(HIDDEN_ACT)?.unwrap_or_default();
+    Err(source.bad(HIDDEN_ACT, found, "silu, the activation function of Mamba-2".into()))
 }
 
 /// A dimension that a GGUF must have.
@@ -63,7 +78,11 @@ fn head_dim(source: &Source, width: usize, heads: usize, defaults: &Defaults) ->
     if let Some(default) = defaults.head_dim {
         return source.need(HEAD_DIM, Some(default));
     }
-    let inner = source.need(EXPAND, Some(2))?.saturating_mul(width);
+    let told = source.size(WIDTH)?.or(defaults.inner.filter(|_| !source.is_null(WIDTH.1[0])));
+    let inner = match told {
+        Some(inner) => inner,
+        None => source.need(EXPAND, Some(2))?.saturating_mul(width),
+    };
     if heads == 0 || !inner.is_multiple_of(heads) {
         return Err(source.bad(HEADS, heads, format!("a divisor of the inner width {inner}")));
     }

@@ -7,6 +7,7 @@ mod distilbert;
 mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone4;
+mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
@@ -95,6 +96,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "phi3",     gguf: true, hugging_face: &["Phi3ForCausalLM", "phi3"],                                          models: "Phi-3, Phi-3.5, Phi-4, Phi-4-mini",             read: phi3::read },
     Family { name: "granite",  gguf: true, hugging_face: &["GraniteForCausalLM", "granite"],                                    models: "Granite 3.x and 4.x, dense",                    read: granite::read },
     Family { name: "granitehybrid", gguf: true, hugging_face: &["GraniteMoeHybridForCausalLM", "granitemoehybrid"],             models: "Granite 4.0 350M to 32B-A9B, with and without Mamba-2 layers", read: granite_hybrid::read },
+    Family { name: "falcon-h1", gguf: true, hugging_face: &["FalconH1ForCausalLM", "falcon_h1"],                                models: "Falcon-H1 0.5B to 34B",                         read: falcon_h1::read },
     Family { name: "nemotron_h", gguf: true, hugging_face: &["NemotronHForCausalLM", "nemotron_h"],                             models: "Nemotron-H 4B to 56B, Nemotron Nano 2 9B and 12B, Nemotron 3 Nano", read: nemotron_h::read },
     Family { name: "nemotron_h_moe", gguf: true, hugging_face: &[],                                                             models: "Nemotron 3 Nano 30B-A3B (of a directory: `nemotron_h`)", read: nemotron_h::read },
     Family { name: "mixtral",  gguf: false, hugging_face: &["MixtralForCausalLM", "mixtral"],                                   models: "Mixtral 8x7B (as GGUF: llama)",                 read: mixtral::read },

@@ -18,7 +18,7 @@ const EPS: Key = Key("attention.layer_norm_epsilon", &["layer_norm_epsilon"]);
 const RMS_EPS: Key = Key("attention.layer_norm_rms_epsilon", &[]);
 
 const MAMBA2: mamba2::Defaults =
-    mamba2::Defaults { heads: 128, head_dim: Some(64), groups: 8, state_dim: 128 };
+    mamba2::Defaults { heads: 128, head_dim: Some(64), inner: None, groups: 8, state_dim: 128 };
 
 /// What a layer is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,8 @@ fn listed_parts(source: &Source) -> Result<Option<Vec<Part>>, Error> {
     if source.is_gguf() {
         return Ok(None);
     }
-    if let Some(letters) = source.text(LETTERS)? {
+    let words = source.texts(WORDS)?;
+    if let Some(letters) = source.text(LETTERS)?.filter(|_| words.is_empty()) {
         let part = |letter| match letter {
             'M' => Ok(Part::Mamba2),
             '*' => Ok(Part::Attention),
@@ -110,7 +111,6 @@ fn listed_parts(source: &Source) -> Result<Option<Vec<Part>>, Error> {
         "moe" => Ok(Part::Experts),
         other => Err(source.bad(WORDS, other, "mamba, attention, mlp or moe".into())),
     };
-    let words = source.texts(WORDS)?;
     if words.is_empty() {
         return Err(source.bad(LETTERS, "nothing", "a letter for each layer".into()));
     }

@@ -11,12 +11,10 @@ impl WeightLoader<'_> {
     pub(super) fn mixer(&mut self, layer: usize) -> MixerWeights {
         let before = &self.spec.layers[..layer];
         let state = before.iter().map(Layer::state_floats).sum();
+        let kv_layer = before.iter().filter(|layer| layer.mixer.is_attention()).count();
         match self.spec.layers[layer].mixer {
             Mixer::None => MixerWeights::None,
-            Mixer::Attention => {
-                let kv_layer = before.iter().filter(|layer| layer.mixer.is_attention()).count();
-                MixerWeights::Attention(Box::new(self.attention(layer, kv_layer)))
-            }
+            Mixer::Attention => MixerWeights::Attention(Box::new(self.attention(layer, kv_layer))),
             Mixer::DeltaNet(net) => MixerWeights::DeltaNet(Box::new(self.delta_net(layer, net, state))),
             Mixer::ShortConv(shape) => {
                 let role = |part| WeightRole::Layer(layer, part);
@@ -25,6 +23,10 @@ impl WeightLoader<'_> {
                 MixerWeights::ShortConv(Box::new(ShortConvWeights { shape, input, conv, state }))
             }
             Mixer::Mamba2(net) => MixerWeights::Mamba2(Box::new(self.mamba2(layer, net, state))),
+            Mixer::AttentionAndMamba2(net) => {
+                let both = (self.attention(layer, kv_layer), self.mamba2(layer, net, state));
+                MixerWeights::AttentionAndMamba2(Box::new(both))
+            }
         }
     }
 
@@ -62,15 +64,29 @@ impl WeightLoader<'_> {
             gate,
             input,
             step,
-            conv: by_input(&self.vector(role(LayerWeight::Conv)), shape.kernel),
+            conv: scaled(by_input(&self.vector(role(LayerWeight::Conv)), shape.kernel), &shape),
             conv_bias: self.vectors.remove(&role(LayerWeight::ConvBias)),
             rates: negative_rates(self.vector(role(LayerWeight::DecayRate)), shape.log_rates),
             time_bias: self.vector(role(LayerWeight::TimeBias)),
             skip: self.vector(role(LayerWeight::Skip)),
-            norm: self.vector(role(LayerWeight::MixerNorm)),
+            norm: self.vectors.remove(&role(LayerWeight::MixerNorm)),
+            out: self.matrices.remove(&role(LayerWeight::MixerOut)),
             state,
         }
     }
+}
+
+/// A convolution's weights `[kernel, channels]` with the factors on its inputs.
+fn scaled(mut conv: Vec<f32>, net: &Mamba2) -> Vec<f32> {
+    let (inner, keys, factors) = (net.inner_width(), net.keys_width(), &net.factors);
+    for row in conv.chunks_exact_mut(net.channels()) {
+        let (inputs, rest) = row.split_at_mut(inner);
+        let (write, read) = rest.split_at_mut(keys);
+        for (part, factor) in [(inputs, factors.input), (write, factors.write), (read, factors.read)] {
+            part.iter_mut().for_each(|weight| *weight *= factor);
+        }
+    }
+    conv
 }
 
 /// A convolution's weights `[channels, kernel]` as `[kernel, channels]`.

@@ -1,14 +1,16 @@
-//! Which layers of a hybrid are recurrent, and the limits of a step in time.
+//! Which layers of a hybrid are recurrent or predict further tokens, and the limits of a step in time.
 
 use super::dimensions::KV_HEADS;
 use super::{FEED, Format, Key, Source};
 use crate::error::Error;
+use crate::spec::Spec;
 use serde_json::Value;
 use weights::{Metadata, gguf};
 
 const LAYERS: Key = Key("attention.recurrent_layers", &["layer_types"]);
 const INTERVAL: Key = Key("full_attention_interval", &["full_attention_interval"]);
 const ATTENTION: Key = Key("", &["full_attn_idxs"]);
+const PREDICTION: Key = Key("nextn_predict_layers", &[]);
 const STEP_LIMITS: Key = Key("", &["time_step_limit", "mamba_dt_limit"]);
 
 impl Source<'_> {
@@ -53,6 +55,17 @@ impl Source<'_> {
             Some(list) => self.one_for_each(FEED, list, layers),
             None => Ok(vec![self.need(FEED, None)?; layers]),
         }
+    }
+
+    /// Leaves out the last layers of a GGUF, those that predict further tokens.
+    pub(crate) fn leave_out_prediction(&self, spec: &mut Spec) -> Result<(), Error> {
+        let (count, layers) = (self.size(PREDICTION)?.unwrap_or(0), spec.layers.len());
+        if count >= layers {
+            return Err(self.bad(PREDICTION, count, format!("fewer than the {layers} layers")));
+        }
+        spec.prediction_layers = count;
+        spec.layers.truncate(layers - count);
+        Ok(())
     }
 
     /// The list, if it has a value for each layer.
