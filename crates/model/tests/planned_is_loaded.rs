@@ -14,8 +14,19 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use weights::gguf;
 
-const CASES: [&str; 8] =
-    ["llama-3", "mistral-window", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi2", "phi4-mini"];
+const CASES: [&str; 11] = [
+    "llama-3",
+    "mistral-window",
+    "qwen3",
+    "qwen3moe",
+    "gemma2",
+    "gemma3",
+    "phi2",
+    "phi4-mini",
+    "granite4-h",
+    "nemotron-h-moe",
+    "falcon-h1",
+];
 
 /// Values that people, converters and fuzzers put at a key.
 fn value() -> impl Strategy<Value = Value> {
