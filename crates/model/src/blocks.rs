@@ -208,18 +208,21 @@ impl Block {
     /// Asks the system to read the layer's matrices that are on the disk, but for the experts', which not all rows need.
     pub(crate) fn read_ahead(&self) {
         match &self.mixer {
-            MixerWeights::Attention(attention) => {
-                for linear in [&attention.query, &attention.key, &attention.value] {
-                    linear.matrix.read_ahead();
-                }
-            }
+            MixerWeights::None => {}
+            MixerWeights::Attention(attention) => attention.read_ahead(),
             MixerWeights::DeltaNet(net) => {
                 [&net.input, &net.gate, &net.beta, &net.alpha].into_iter().for_each(Matrix::read_ahead);
             }
             MixerWeights::ShortConv(conv) => conv.input.read_ahead(),
+            MixerWeights::Mamba2(net) => net.read_ahead(),
+            MixerWeights::AttentionAndMamba2(both) => {
+                both.0.read_ahead();
+                both.1.read_ahead();
+            }
         }
-        self.out.matrix.read_ahead();
+        self.out.iter().for_each(|out| out.matrix.read_ahead());
         match &self.feed {
+            FeedWeights::None => {}
             FeedWeights::Dense(mlp) => mlp.read_ahead(),
             FeedWeights::Experts(mixture) => {
                 mixture.router.read_ahead();
@@ -267,6 +270,20 @@ impl MixtureWeights {
             formats = shared.gate.iter().fold(formats, |formats, gate| formats | gate.activations());
         }
         MixtureWeights { mixture, router, router_bias, experts, shared, formats }
+    }
+}
+
+impl AttentionWeights {
+    fn read_ahead(&self) {
+        for linear in [&self.query, &self.key, &self.value] {
+            linear.matrix.read_ahead();
+        }
+    }
+}
+
+impl Mamba2Weights {
+    fn read_ahead(&self) {
+        [&self.input, &self.gate, &self.step].into_iter().chain(&self.out).for_each(Matrix::read_ahead);
     }
 }
 
