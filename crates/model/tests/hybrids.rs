@@ -65,7 +65,7 @@ fn abuse_dimensions_of_mamba_2_that_do_not_fit_are_refused_with_their_limit() {
     for (key, value, words) in [
         ("mamba_n_groups", json!(4), ["heads", "a multiple of the 4 groups"]),
         ("mamba_n_groups", json!(0), ["groups", "1 to 6"]),
-        ("mamba_n_groups", json!(1 << 40), ["groups", "1 to 6"]),
+        ("mamba_n_groups", json!(1_u64 << 40), ["groups", "1 to 6"]),
         ("mamba_d_head", json!(8), ["mamba_d_head", "16"]),
         ("mamba_n_heads", json!(7), ["mamba_n_heads", "96"]),
         ("mamba_n_heads", json!(0), ["mamba_n_heads", "96"]),
