@@ -57,7 +57,7 @@ fn bases() -> Vec<(&'static str, &'static str, Value)> {
 }
 
 /// Keys that change nothing that is computed for an answer, with the reason.
-const NEUTRAL: [(&str, &str); 34] = [
+const NEUTRAL: [(&str, &str); 33] = [
     ("attention_dropout", "training"),
     ("residual_dropout", "training"),
     ("embd_pdrop", "training"),
@@ -84,7 +84,6 @@ const NEUTRAL: [(&str, &str); 34] = [
     ("mamba_ssm_cache_dtype", "states are kept in f32"),
     ("residual_in_fp32", "the residual is kept in f32"),
     ("expand", "the heads tell how wide the layer is"),
-    ("time_step_min", "training"),
     ("time_step_max", "training"),
     ("time_step_floor", "training"),
     ("rescale_prenorm_residual", "training"),

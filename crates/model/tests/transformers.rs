@@ -183,7 +183,7 @@ fn a_feature_left_out_is_noticed() {
         ),
         (
             "the least step",
-            |s| mamba2(s).is_some_and(|net| net.steps.0 > 0.0),
+            |s| mamba2(s).is_some_and(|net| net.steps.0 > 0.01),
             |s| change_mamba2(s, |net| net.steps.0 = 0.0),
         ),
         (

@@ -3,7 +3,7 @@
 
 use super::mamba2;
 use crate::error::Error;
-use crate::mixer::Mixer;
+use crate::mixer::{Mamba2, Mixer};
 use crate::mixture::{Mixture, Router, RouterBias, Score, SharedExpert};
 use crate::source::{Defaults, EXPERT_WIDTH, Key, Source};
 use crate::spec::{FeedForward, Spec};
@@ -14,6 +14,7 @@ const WORDS: Key = Key("", &["layers_block_type"]);
 const SHARED: Key = Key("expert_shared_feed_forward_length", &["moe_shared_expert_intermediate_size"]);
 const FEED_ACT: Key = Key("", &["mlp_hidden_act"]);
 const MIXER_ACT: Key = Key("", &["mamba_hidden_act"]);
+const LEAST_STEP: Key = Key("", &["time_step_min"]);
 const EPS: Key = Key("attention.layer_norm_epsilon", &["layer_norm_epsilon"]);
 const RMS_EPS: Key = Key("attention.layer_norm_rms_epsilon", &[]);
 
@@ -132,7 +133,10 @@ fn gguf_parts(source: &Source, layers: usize) -> Result<Vec<Part>, Error> {
 
 fn set_parts(source: &Source, spec: &mut Spec, parts: &[Part]) -> Result<(), Error> {
     let mamba2 = match parts.iter().position(|part| *part == Part::Mamba2) {
-        Some(first) => Mixer::Mamba2(mamba2::read(source, spec.width, first, &MAMBA2)?),
+        Some(first) => {
+            let net = mamba2::read(source, spec.width, first, &MAMBA2)?;
+            Mixer::Mamba2(Mamba2 { steps: steps(source)?, ..net })
+        }
         None => Mixer::None,
     };
     let experts = match parts.contains(&Part::Experts) {
@@ -150,6 +154,16 @@ fn set_parts(source: &Source, spec: &mut Spec, parts: &[Part]) -> Result<(), Err
         };
     }
     Ok(())
+}
+
+/// The limits of a step in time: transformers takes the least of its initial values, and no largest, whatever
+/// `time_step_limit` says. A GGUF does not tell.
+fn steps(source: &Source) -> Result<(f32, f32), Error> {
+    let least = match source.is_gguf() {
+        true => 0.0,
+        false => source.float(LEAST_STEP)?.unwrap_or(0.001),
+    };
+    Ok((least, f32::INFINITY))
 }
 
 fn experts(source: &Source, spec: &mut Spec) -> Result<Mixture, Error> {
