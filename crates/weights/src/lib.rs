@@ -19,4 +19,6 @@ pub mod store;
 
 pub use element::Element;
 pub use ledger::Ledger;
-pub use opened::{Error, Metadata, ModelFormat, Opened, PlacedTensor, Repacked, Tensor, TensorInfo, open};
+pub use opened::{
+    Error, Metadata, ModelFormat, Opened, PlacedTensor, Repacked, Tensor, TensorBytes, TensorInfo, open,
+};

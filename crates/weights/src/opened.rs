@@ -3,15 +3,15 @@
 mod entry;
 mod error;
 mod fold;
+mod kept;
 mod repacked;
 mod tensors;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::fmt;
-use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
 
 use cpu::Map;
@@ -26,6 +26,8 @@ use crate::safetensors;
 
 use entry::{Entry, Place};
 pub use error::Error;
+use kept::Bytes;
+pub use kept::TensorBytes;
 pub use repacked::Repacked;
 pub use tensors::{PlacedTensor, Tensor, TensorInfo};
 
@@ -77,34 +79,7 @@ impl Metadata {
 #[derive(Debug)]
 struct Part {
     path: PathBuf,
-    bytes: Bytes,
-}
-
-#[derive(Debug)]
-enum Bytes {
-    File(Map),
-    Memory(Vec<u8>),
-}
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Bytes::File(map) => map,
-            Bytes::Memory(bytes) => bytes,
-        }
-    }
-}
-
-impl Bytes {
-    /// Releases resident pages of a mapped file; does nothing for bytes in memory.
-    fn drop_range(&self, range: Range<usize>) {
-        match self {
-            Bytes::File(map) => map.drop_range(range),
-            Bytes::Memory(_) => {}
-        }
-    }
+    bytes: Arc<Bytes>,
 }
 
 /// An opened model: its metadata is read, its weights are mapped.
@@ -148,7 +123,7 @@ impl Opened {
         tensors: Vec<PlacedTensor>,
     ) -> Opened {
         let mut opened = Opened::empty(name, Metadata::Gguf(metadata));
-        let part = |bytes| Part { path: name.to_owned(), bytes: Bytes::Memory(bytes) };
+        let part = |bytes| Part { path: name.to_owned(), bytes: Arc::new(Bytes::Memory(bytes)) };
         opened.parts = parts.into_iter().map(part).collect();
         for t in tensors {
             let rows: usize = t.shape.iter().rev().skip(1).product();
@@ -278,7 +253,7 @@ impl Opened {
                 None => Error::Safetensors { path: path.to_owned(), source },
             })?;
         let number = self.parts.len();
-        self.parts.push(Part { path: path.to_owned(), bytes: Bytes::File(map) });
+        self.parts.push(Part { path: path.to_owned(), bytes: Arc::new(Bytes::File(map)) });
         for t in records {
             let name = format!("{prefix}{}", t.name);
             let (element, shape, range) = (t.element, t.shape, t.range);
@@ -371,6 +346,12 @@ impl Opened {
         Some(&self.parts[entry.part].bytes[entry.range.clone()])
     }
 
+    /// The bytes of the tensor `name` for as long as they are held: its file stays mapped when this model is dropped.
+    pub fn kept(&self, name: &str) -> Option<TensorBytes> {
+        let entry = &self.entries[*self.index.get(name)?];
+        Some(TensorBytes::new(Arc::clone(&self.parts[entry.part].bytes), entry.range.clone()))
+    }
+
     /// A ledger of all tensors, none of them claimed.
     pub fn ledger(&self) -> Ledger {
         Ledger::new(self.entries.iter().map(|e| e.name.clone()))
@@ -407,7 +388,7 @@ impl Opened {
 
     /// The first of [`Opened::files`]; `None` for a model in memory.
     pub fn first_file(&self) -> Option<&Path> {
-        let on_disk = |part: &&Part| matches!(part.bytes, Bytes::File(_));
+        let on_disk = |part: &&Part| matches!(*part.bytes, Bytes::File(_));
         self.parts.first().filter(on_disk).map(|part| part.path.as_path())
     }
 
@@ -420,7 +401,7 @@ impl Opened {
     /// them again. Those of files with another size or time are not taken.
     pub fn remember_file_keys(&self, keys: Vec<FileKey>) {
         let is_same = |(part, key): (&Part, &FileKey)| {
-            let Bytes::File(map) = &part.bytes else { return false };
+            let Bytes::File(map) = &*part.bytes else { return false };
             map.len() as u64 == key.bytes && modified_ns(map) == Some(key.modified_ns)
         };
         if keys.len() == self.parts.len() && self.parts.iter().zip(&keys).all(is_same) {
@@ -430,7 +411,7 @@ impl Opened {
 
     fn hash_files(&self) -> Option<Vec<FileKey>> {
         let key = |(number, part): (usize, &Part)| {
-            let Bytes::File(map) = &part.bytes else { return None };
+            let Bytes::File(map) = &*part.bytes else { return None };
             let own = self.entries.iter().filter(|entry| entry.part == number);
             let data = own.map(|entry| entry.range.start).min().unwrap_or(map.len());
             Some(packed::file_key(map, data, modified_ns(map)?))
@@ -452,7 +433,7 @@ fn map_gguf(path: &Path) -> Result<(Part, Gguf), Error> {
         }
         _ => Error::Gguf { path: path.to_owned(), source },
     })?;
-    Ok((Part { path: path.to_owned(), bytes: Bytes::File(map) }, file))
+    Ok((Part { path: path.to_owned(), bytes: Arc::new(Bytes::File(map)) }, file))
 }
 
 /// The paths of all parts of a split model, from the name of one: `NAME-00002-of-00005.gguf`.

@@ -414,3 +414,15 @@ fn said_badly_a_file_that_is_no_gguf_is_named_with_the_way_out() {
     }
     assert!(refusal(Path::new("/dev/zero")).contains("a pipe or a device"));
 }
+
+#[test]
+fn bytes_of_a_tensor_outlive_the_model_that_they_are_of() {
+    let opened = open(&fixtures().join("every-type.gguf")).unwrap();
+    let name = opened.tensors().next().unwrap().name.to_owned();
+    let (kept, bytes) = (opened.kept(&name).unwrap(), opened.bytes(&name).unwrap().to_vec());
+    assert!(opened.kept("none").is_none());
+    opened.drop_pages();
+    drop(opened);
+    assert!(!bytes.is_empty());
+    assert_eq!(*kept, *bytes);
+}
