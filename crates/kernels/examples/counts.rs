@@ -12,8 +12,8 @@ use std::io::Write;
 
 use cpu::{Pool, Tier};
 use kernels::{
-    Activation, Activations, AttentionParams, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, Mask, Matrix,
-    Pairing, Precision, RopeTable, RowNorm, SeqRows, attention, matmul, rope,
+    Activation, Activations, AttentionParams, BLOCK_TOKENS, Compute, KvDtype, KvHeads, KvPool, KvShape, Mask,
+    Matrix, Pairing, Precision, RopeTable, RowNorm, SeqRows, attention, matmul, rope,
 };
 use tensor::Dtype;
 
@@ -171,7 +171,7 @@ fn products(
 
 fn attentions(c: &Compute, rows: usize, mask: Mask, dtype: KvDtype, calls: usize) -> Result<(), Problem> {
     let blocks: Vec<u32> = (0..).take(POSITIONS / BLOCK_TOKENS).collect();
-    let shape = KvShape { layers: 1, blocks: blocks.len(), kv_heads: KV_HEADS, head_dim: HEAD_DIM, dtype };
+    let shape = KvShape::alike(1, KvHeads { kv_heads: KV_HEADS, head_dim: HEAD_DIM }, blocks.len(), dtype);
     let mut kv = KvPool::new(shape)?;
     let keys = values(POSITIONS * KV_HEADS * HEAD_DIM);
     let slots: Vec<(u32, u32)> =

@@ -18,10 +18,11 @@ use crate::Compute;
 #[cfg(target_arch = "x86_64")]
 use crate::amx;
 use crate::attention_head::{AttentionParams, Head, OnlineSoftmax, Query};
-use crate::kv::{KvDtype, KvPool};
+use crate::kv::{KvPool, LayerCells};
 use crate::kv_block::{BLOCK_TOKENS, CacheAligned, MAX_HEAD_DIM, SMALL_QUERY_TILE};
 use crate::kv_layout::{Bf16Pair, F16, F32, KvFloat, KvFormat};
 use crate::kv_q8::KvQ8;
+use crate::kv_shape::KvDtype;
 use crate::states::NO_STATE;
 use crate::tune::tune;
 
@@ -75,9 +76,9 @@ pub fn attention(
     out: &mut [f32],
 ) {
     let heads = params.heads;
-    let shape = kv.shape();
-    let group = heads / shape.kv_heads;
-    assert_eq!(group * shape.kv_heads, heads, "{heads} heads over {} key-value heads", shape.kv_heads);
+    let LayerCells { kv_heads, shape, .. } = kv.layer(params.layer);
+    let group = heads / kv_heads;
+    assert_eq!(group * kv_heads, heads, "{heads} heads over {kv_heads} key-value heads");
     let cols = heads * shape.head_dim;
     assert!(q.len() == out.len() && q.len().is_multiple_of(cols), "queries of {cols}");
     assert!(params.sinks.is_none_or(|sinks| sinks.len() == heads), "a sink for each of {heads} heads");
@@ -237,8 +238,8 @@ impl<K: KvFormat> Attend<'_, '_, K> {
         more_follow: bool,
         scratch: &mut TileScratch<K, N>,
     ) {
-        let shape = self.head.kv.shape();
-        let (dim, value_dim) = (shape.head_dim, shape.value_dim());
+        let cells = self.head.cells;
+        let (dim, value_dim) = (cells.shape.head_dim, cells.shape.value_dim());
         let q: [&[f32]; N] = std::array::from_fn(|i| {
             let head = self.head.head * self.head.group + queries[i].head_in_group;
             &self.q[queries[i].row * self.cols + head * dim..][..dim]
@@ -254,12 +255,13 @@ impl<K: KvFormat> Attend<'_, '_, K> {
         let start = seen[0].start / BLOCK_TOKENS;
         // Positions are seen up to here, and written.
         let end = seen[N - 1].end;
-        let (kv, head) = (self.head.kv, self.head.layer * shape.kv_heads + self.head.head);
+        let (kv, head) = (self.head.kv, self.head.head);
+        let cell_offset = |head: usize, block: u32| cells.of_block(block as usize).at(head);
         let blocks = &self.seq.blocks[..end.div_ceil(BLOCK_TOKENS)];
-        let mut cell = kv.cell_offset(head, blocks[start]);
+        let mut cell = cell_offset(head, blocks[start]);
         // After its last block a thread mostly goes on with the next head.
-        let next_head_cell = match self.head.head + 1 < shape.kv_heads {
-            true => kv.cell_offset(head + 1, blocks[start]),
+        let next_head_cell = match head + 1 < cells.kv_heads {
+            true => cell_offset(head + 1, blocks[start]),
             false => cell,
         };
         // The queries and the output of the next tile are prefetched meanwhile, some with each block. Those of a single
@@ -273,7 +275,7 @@ impl<K: KvFormat> Attend<'_, '_, K> {
             false => N * dim,
         } * size_of::<f32>();
         for b in start..blocks.len() {
-            let (keys, values) = kv.cell(cell);
+            let (keys, values) = kv.cell(cells, cell);
             for i in (b - start) * per_block..N.min((b + 1 - start) * per_block) {
                 let at = queries[i].head_in_group * dim;
                 let out = &self.out.row(queries[i].row - self.first)[at..at + dim];
@@ -282,7 +284,7 @@ impl<K: KvFormat> Attend<'_, '_, K> {
             }
             let base = b * BLOCK_TOKENS;
             // The prefetch distance: to the next block, wrapping round.
-            let next = blocks.get(b + 1).map_or(next_head_cell, |&next| kv.cell_offset(head, next));
+            let next = blocks.get(b + 1).map_or(next_head_cell, |&next| cell_offset(head, next));
             let ahead = next.wrapping_sub(cell);
             cell = next;
             let mut scores = CacheAligned([[0.0; BLOCK_TOKENS]; N]);

@@ -6,7 +6,7 @@ use cpu::simd::Simd;
 
 use crate::attention_bias::ScoreBias;
 use crate::elementwise::tanh;
-use crate::kv::KvPool;
+use crate::kv::{KvPool, LayerCells};
 use crate::kv_block::{BLOCK_TOKENS, SMALL_QUERY_TILE};
 use crate::partial::MAX_LANES;
 
@@ -50,7 +50,7 @@ pub struct AttentionParams<'a> {
 /// One KV head and how to attend to it.
 pub(crate) struct Head<'a> {
     pub(crate) kv: &'a KvPool,
-    pub(crate) layer: usize,
+    pub(crate) cells: LayerCells,
     pub(crate) head: usize,
     pub(crate) group: usize,
     /// The most positions before its own that a row sees.
@@ -75,9 +75,10 @@ impl<'a> Head<'a> {
                 (reach.unwrap_or(usize::MAX), reach.map_or(keys, |r| r.min(keys)))
             }
         };
-        let group = heads / kv.shape().kv_heads;
+        let cells = kv.layer(layer);
+        let group = heads / cells.kv_heads;
         let sinks = sinks.map(|sinks| &sinks[head * group..][..group]);
-        Head { kv, layer, head, group, before, after, keys, scale, soft_cap, bias, sinks }
+        Head { kv, cells, head, group, before, after, keys, scale, soft_cap, bias, sinks }
     }
 
     /// The positions that the row at `position` sees.

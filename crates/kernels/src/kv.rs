@@ -6,148 +6,71 @@
 //! and the value of position `p` with that of `p + 16`; keys are `[head_dim / 2, 32]` pairs and values `[16,
 //! value_dim]`. In 8 bits four share 32 bits: [`crate::kv_q8`].
 
-use cpu::simd::{Job, Simd, dispatch, has_bf16_dot, has_tiles};
-use cpu::{Pages, Strided, Tier};
+use cpu::simd::{Job, Simd, dispatch};
+use cpu::{Pages, Strided};
 
 use crate::bf16::pair;
 use crate::kv_block::BLOCK_TOKENS;
 use crate::kv_block::MAX_HEAD_DIM;
 use crate::kv_layout::{Bf16Pair, DotOperand};
+use crate::kv_shape::{CellShape, KvDtype, KvShape};
 use crate::states::{StatePool, StateShape};
 use crate::{Compute, Error, kv_q8, tune};
-
-/// A storage format of the KV cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KvDtype {
-    /// `f32`, for exactness tests.
-    F32,
-    /// IEEE half precision.
-    F16,
-    /// bf16, for tiers with its dot product; queries and attention weights are then rounded to it too.
-    Bf16,
-    /// 8 bits: keys with a scale for each 32 dimensions, as ggml's Q8_0, values with one for each head.
-    Q8_0,
-}
-
-impl KvDtype {
-    /// All formats.
-    pub const ALL: [KvDtype; 4] = [KvDtype::F32, KvDtype::F16, KvDtype::Bf16, KvDtype::Q8_0];
-
-    /// Bytes of a stored value, scales aside.
-    fn bytes(self) -> usize {
-        match self {
-            KvDtype::F32 => 4,
-            KvDtype::F16 | KvDtype::Bf16 => 2,
-            KvDtype::Q8_0 => 1,
-        }
-    }
-
-    /// The usual name.
-    pub fn name(self) -> &'static str {
-        match self {
-            KvDtype::F32 => "f32",
-            KvDtype::F16 => "f16",
-            KvDtype::Bf16 => "bf16",
-            KvDtype::Q8_0 => "q8_0",
-        }
-    }
-
-    /// The fastest for serving on `tier`.
-    pub fn fastest(tier: Tier) -> KvDtype {
-        if multiplies_bf16(tier) { KvDtype::Bf16 } else { KvDtype::F16 }
-    }
-}
-
-/// Whether `tier` has a bf16 dot product, in registers or in AMX tiles.
-pub(crate) fn multiplies_bf16(tier: Tier) -> bool {
-    has_tiles(tier) || has_bf16_dot(tier)
-}
-
-/// The shape of a KV cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KvShape {
-    /// Layers with a KV cache.
-    pub layers: usize,
-    /// Blocks.
-    pub blocks: usize,
-    /// KV heads in a layer.
-    pub kv_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// The storage format.
-    pub dtype: KvDtype,
-}
-
-impl KvShape {
-    /// The value rows' stride: `head_dim` rounded up to whole registers of any tier, or pairs of them.
-    pub(crate) fn value_dim(&self) -> usize {
-        self.head_dim.next_multiple_of(if self.dtype == KvDtype::Q8_0 { 32 } else { 16 })
-    }
-
-    /// Dimensions of a stored key: a multiple of those that share 32 bits.
-    fn key_dim(&self) -> usize {
-        match self.dtype {
-            KvDtype::F32 | KvDtype::F16 => self.head_dim,
-            KvDtype::Bf16 => self.head_dim.next_multiple_of(2),
-            KvDtype::Q8_0 => self.head_dim.next_multiple_of(4),
-        }
-    }
-
-    /// Bytes of the keys of a cell.
-    fn key_bytes(&self) -> usize {
-        let scales = if self.dtype == KvDtype::Q8_0 { kv_q8::key_scale_bytes(self.key_dim()) } else { 0 };
-        BLOCK_TOKENS * self.key_dim() * self.dtype.bytes() + scales
-    }
-
-    /// Bytes of the values of a cell.
-    fn value_bytes(&self) -> usize {
-        let scales = if self.dtype == KvDtype::Q8_0 { kv_q8::VALUE_SCALE_BYTES } else { 0 };
-        BLOCK_TOKENS * self.value_dim() * self.dtype.bytes() + scales
-    }
-
-    /// Bytes of a cell: the keys, then the values.
-    pub(crate) fn cell_bytes(&self) -> usize {
-        self.key_bytes() + self.value_bytes()
-    }
-
-    /// Bytes of one block over all layers and heads.
-    pub fn block_bytes(&self) -> usize {
-        self.layers * self.kv_heads * self.cell_bytes()
-    }
-}
 
 /// Blocks whose cells of one head are adjacent in memory: 16 KiB pieces are read at two thirds of the bandwidth, 256
 /// KiB pieces at nine tenths (docs/lab/kv-cache-and-attention.md#decision-39). Where pages are large, memory is taken
 /// by the group; which sequence owns which of its blocks does not matter.
 const BLOCK_GROUP: usize = 16;
 
-/// The layout of cells, computed once.
+/// The cells of one layer, computed once.
 #[derive(Clone, Copy)]
-struct Cells {
+pub(crate) struct LayerCells {
+    pub(crate) kv_heads: usize,
+    pub(crate) shape: CellShape,
+    /// Blocks of the pool.
     blocks: usize,
+    /// Bytes of a block over all layers.
     block_bytes: usize,
+    /// Bytes that a block has of the layers before.
+    before: usize,
+    /// Bytes of a cell.
     bytes: usize,
+    /// Bytes of the keys of a cell.
     key_bytes: usize,
 }
 
-impl Cells {
-    /// The cells of a block: of all heads of the first layer, then of the next one.
+impl LayerCells {
+    /// Those of each layer of a pool.
+    fn of_pool(shape: &KvShape) -> Vec<LayerCells> {
+        let (blocks, block_bytes) = (shape.blocks, shape.block_bytes());
+        let mut before = 0;
+        let of_layer = |(kv_heads, shape): (usize, CellShape)| {
+            let (bytes, key_bytes) = (shape.bytes(), shape.key_bytes());
+            let cells = LayerCells { kv_heads, shape, blocks, block_bytes, before, bytes, key_bytes };
+            before += kv_heads * bytes;
+            cells
+        };
+        shape.cells().map(of_layer).collect()
+    }
+
+    /// The cells of a block, head by head.
     #[inline]
-    fn head_cells(self, block: usize) -> Strided {
+    pub(crate) fn of_block(self, block: usize) -> Strided {
         let group = block / BLOCK_GROUP * BLOCK_GROUP;
-        let stride = BLOCK_GROUP.min(self.blocks - group) * self.bytes;
-        Strided { start: group * self.block_bytes + (block - group) * self.bytes, stride }
+        let in_group = BLOCK_GROUP.min(self.blocks - group);
+        let layer = group * self.block_bytes + in_group * self.before;
+        Strided { start: layer + (block - group) * self.bytes, stride: in_group * self.bytes }
     }
 }
 
 /// The KV cache of all sequences: `[group, layer, head, block of the group]` cells.
 pub struct KvPool {
     shape: KvShape,
-    cells: Cells,
+    layers: Vec<LayerCells>,
     pages: Pages,
     /// The rows that are being written, by block.
     runs: Vec<Run>,
-    /// The cells of each run's block, from the layer's first head on.
+    /// The cells of each run's block.
     run_cells: Vec<Strided>,
     /// What recurrent layers keep instead of keys and values.
     states: StatePool,
@@ -175,27 +98,20 @@ impl KvPool {
     /// # Errors
     /// As [`KvPool::new`].
     pub fn with_states(shape: KvShape, states: StateShape) -> Result<KvPool, Error> {
-        if shape.head_dim > MAX_HEAD_DIM || shape.head_dim == 0 {
-            return Err(Error::Limit { what: "head_dim", value: shape.head_dim, limit: MAX_HEAD_DIM });
-        }
+        shape.check()?;
         let bytes = shape.block_bytes() as u128 * shape.blocks as u128;
         let memory = |source| Error::Memory { bytes: u64::try_from(bytes).unwrap_or(u64::MAX), source };
         let len = usize::try_from(bytes).map_err(|_| memory(std::io::ErrorKind::OutOfMemory.into()))?;
         let pages = Pages::new(len).map_err(memory)?;
         // Most steps touch fewer blocks.
         let (runs, run_cells) = (Vec::with_capacity(512), Vec::with_capacity(512));
-        let cells = Cells {
-            blocks: shape.blocks,
-            block_bytes: shape.block_bytes(),
-            bytes: shape.cell_bytes(),
-            key_bytes: shape.key_bytes(),
-        };
-        Ok(KvPool { shape, cells, pages, runs, run_cells, states: StatePool::new(states)? })
+        let layers = LayerCells::of_pool(&shape);
+        Ok(KvPool { shape, layers, pages, runs, run_cells, states: StatePool::new(states)? })
     }
 
     /// The shape of the pool.
-    pub fn shape(&self) -> KvShape {
-        self.shape
+    pub fn shape(&self) -> &KvShape {
+        &self.shape
     }
 
     /// The recurrent states beside it.
@@ -219,48 +135,43 @@ impl KvPool {
     /// # Panics
     /// When shapes do not fit, a slot is outside the pool, or rows of one block are not consecutive.
     pub fn write(&mut self, c: &Compute, layer: usize, k: &[f32], v: &[f32], slots: &[(u32, u32)]) {
-        let shape = self.shape;
-        let (dim, cols) = (shape.head_dim, shape.kv_heads * shape.head_dim);
+        let all = self.layers[layer];
+        let (dim, cols) = (all.shape.head_dim, all.kv_heads * all.shape.head_dim);
         assert!(
-            k.len() == slots.len() * cols && v.len() == k.len() && layer < shape.layers,
+            k.len() == slots.len() * cols && v.len() == k.len(),
             "keys and values of {} rows",
             slots.len()
         );
-        assert!(
-            slots.iter().all(|s| (s.0 as usize) < shape.blocks && (s.1 as usize) < BLOCK_TOKENS),
-            "slots"
-        );
+        assert!(slots.iter().all(|s| (s.0 as usize) < all.blocks && (s.1 as usize) < BLOCK_TOKENS), "slots");
         self.runs.clear();
         for (first, rows) in runs(slots) {
             self.runs.push(Run { block: slots[first].0 as usize, first, rows });
         }
         self.runs.sort_unstable_by_key(|run| run.block);
-        let (runs, all) = (&self.runs, self.cells);
+        let runs = &self.runs;
         self.run_cells.clear();
-        self.run_cells.extend(runs.iter().map(|run| {
-            let head_cells = all.head_cells(run.block);
-            Strided { start: head_cells.at(layer * shape.kv_heads), ..head_cells }
-        }));
+        self.run_cells.extend(runs.iter().map(|run| all.of_block(run.block)));
         let cells = &mut self.pages[..];
         let write = |i: usize, head: usize, cell: &mut [u8]| {
             let Run { first, rows, .. } = runs[i];
             for r in first..first + rows {
                 let row = r * cols + head * dim..r * cols + (head + 1) * dim;
                 let (k, v) = (&k[row.clone()], &v[row]);
-                let job = Write { cell, k, v, offset: slots[r].1 as usize, prefetch: r == first, shape };
+                let (offset, prefetch) = (slots[r].1 as usize, r == first);
+                let job = Write { cell, k, v, offset, prefetch, shape: all.shape };
                 dispatch(c.tier, job);
             }
         };
         // One thread writes a few rows of a small model: handing tasks to others would take longer.
         if k.len() < PARALLEL_MIN_VALUES {
             for (i, head_cells) in self.run_cells.iter().enumerate() {
-                for head in 0..shape.kv_heads {
+                for head in 0..all.kv_heads {
                     write(i, head, &mut cells[head_cells.at(head)..][..all.bytes]);
                 }
             }
         } else {
             // Head by head, as attention reads: a thread's cells are then in its cache.
-            c.pool.pieces_mut(cells, &self.run_cells, shape.kv_heads, all.bytes, &write);
+            c.pool.pieces_mut(cells, &self.run_cells, all.kv_heads, all.bytes, &write);
         }
     }
 
@@ -271,23 +182,24 @@ impl KvPool {
     pub fn copy_block(&mut self, from: u32, to: u32) {
         let (from, to) = (from as usize, to as usize);
         assert!(from < self.shape.blocks && to < self.shape.blocks, "blocks {from} and {to}");
-        let (from, to) = (self.cells.head_cells(from), self.cells.head_cells(to));
-        for head in 0..self.shape.layers * self.shape.kv_heads {
-            let cell = from.at(head)..from.at(head) + self.cells.bytes;
-            self.pages.copy_within(cell, to.at(head));
+        for layer in &self.layers {
+            let (from, to) = (layer.of_block(from), layer.of_block(to));
+            for head in 0..layer.kv_heads {
+                self.pages.copy_within(from.at(head)..from.at(head) + layer.bytes, to.at(head));
+            }
         }
     }
 
-    /// The offset of the cell of `block`; `head` counts through all layers.
+    /// The cells of a layer.
     #[inline]
-    pub(crate) fn cell_offset(&self, head: usize, block: u32) -> usize {
-        self.cells.head_cells(block as usize).at(head)
+    pub(crate) fn layer(&self, layer: usize) -> LayerCells {
+        self.layers[layer]
     }
 
-    /// Keys and values of the cell at `start`.
+    /// Keys and values of the cell at `start`, which is one of `layer`.
     #[inline]
-    pub(crate) fn cell(&self, start: usize) -> (&[u8], &[u8]) {
-        self.pages[start..][..self.cells.bytes].split_at(self.cells.key_bytes)
+    pub(crate) fn cell(&self, layer: LayerCells, start: usize) -> (&[u8], &[u8]) {
+        self.pages[start..][..layer.bytes].split_at(layer.key_bytes)
     }
 }
 
@@ -311,7 +223,7 @@ struct Write<'a> {
     offset: usize,
     /// Whether to prefetch the cell.
     prefetch: bool,
-    shape: KvShape,
+    shape: CellShape,
 }
 
 impl Job for Write<'_> {

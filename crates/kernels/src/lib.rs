@@ -14,7 +14,7 @@
 //! | packing at load | `matrix.rs`: [`Matrix::pack_into`], `pack_panel`; `unpack/mod.rs`: `pack` |
 //! | packed cache | `panels.rs` |
 //! | quantization of activations | `activations/` |
-//! | KV cache: blocks, writing | `kv.rs`, `kv_q8.rs` (8 bits) |
+//! | KV cache: blocks, writing; the heads of its layers | `kv.rs`, `kv_q8.rs` (8 bits); `kv_shape.rs` |
 //! | attention: tiles of queries, loop over KV blocks, online softmax | `attention.rs`: `Attend::tile`, `OnlineSoftmax` |
 //! | linear attention and convolutions with a state instead of a KV cache | `recurrent/`, their states `states.rs` |
 //! | attention: biases of scores by position (ALiBi, T5, DeBERTa) | `attention_bias.rs`: [`ScoreBias`] |
@@ -71,6 +71,7 @@ mod kv;
 mod kv_block;
 mod kv_layout;
 mod kv_q8;
+mod kv_shape;
 mod matrix;
 mod norm;
 mod panels;
@@ -91,8 +92,9 @@ pub use elementwise::{
 };
 pub use error::Error;
 pub use gemm::{MAX_GROUP, Product, matmul, matmul_each, matmul_group};
-pub use kv::{KvDtype, KvPool, KvShape};
+pub use kv::KvPool;
 pub use kv_block::{BLOCK_TOKENS, MAX_HEAD_DIM};
+pub use kv_shape::{KvDtype, KvHeads, KvShape};
 pub use matrix::{Matrix, Precision};
 pub use norm::{RowNorm, l2_norm_heads, rms_norm_in_place};
 pub use panels::PANEL_FORMAT_VERSION;

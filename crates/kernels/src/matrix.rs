@@ -9,7 +9,7 @@ use tensor::Dtype;
 
 use crate::activations::{ActFormats, U7_BLOCK, power_above, power_of_two};
 use crate::elementwise::parallel_rows;
-use crate::kv::multiplies_bf16;
+use crate::kv_shape::multiplies_bf16;
 use crate::partial::MAX_LANES;
 use crate::unpack::{self, Format};
 use crate::{Compute, Error, bf16_dict12, int8};

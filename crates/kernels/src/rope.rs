@@ -46,6 +46,16 @@ impl RopeTable {
             (*cos, *sin) = (c * magnitude, s * magnitude);
         }
     }
+
+    /// Makes the angles of row `to` those of row `from`.
+    ///
+    /// # Panics
+    /// When a row is beyond that of [`RopeTable::new`].
+    pub fn copy_row(&mut self, from: usize, to: usize) {
+        let row = from * self.frequencies..(from + 1) * self.frequencies;
+        self.cos.copy_within(row.clone(), to * self.frequencies);
+        self.sin.copy_within(row, to * self.frequencies);
+    }
 }
 
 /// Rotates the first `2 × frequencies` values of each head of `x`, `[rows, heads · head_dim]`, row `r` by row `r` of

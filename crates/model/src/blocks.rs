@@ -2,7 +2,7 @@
 
 use crate::mixer::{DeltaNet, Mamba2, ShortConv};
 use crate::mixture::Mixture;
-use kernels::{ActFormats, DistanceBias, Matrix, RelativeIndex};
+use kernels::{ActFormats, DistanceBias, KvHeads, Matrix, RelativeIndex};
 
 /// The weights that only encoders have.
 #[derive(Default)]
@@ -42,6 +42,19 @@ pub(crate) struct Block {
     pub(crate) feed_norm: Option<NormWeights>,
     pub(crate) feed: FeedWeights,
     pub(crate) feed_post_norm: Option<NormWeights>,
+    /// What adds the layer's own embedding of a token.
+    pub(crate) per_layer: Option<PerLayerWeights>,
+    /// The factor on the layer's output.
+    pub(crate) scale: f32,
+}
+
+/// The weights that add a layer's own embedding of a token to its output.
+pub(crate) struct PerLayerWeights {
+    /// The gate of the embedding `[per_layer_width, width]`.
+    pub(crate) gate: Matrix,
+    /// `[width, per_layer_width]`
+    pub(crate) out: Matrix,
+    pub(crate) norm: NormWeights,
 }
 
 /// The weights of what mixes the positions of a layer.
@@ -95,16 +108,26 @@ pub(crate) struct ShortConvWeights {
 
 /// The weights of attention before its output projection.
 pub(crate) struct AttentionWeights {
+    pub(crate) heads: KvHeads,
     pub(crate) query: Linear,
-    pub(crate) key: Linear,
-    pub(crate) value: Linear,
-    pub(crate) formats: ActFormats,
     pub(crate) query_norm: Option<Vec<f32>>,
-    pub(crate) key_norm: Option<Vec<f32>>,
+    /// Keys and values, unless they are an earlier layer's.
+    pub(crate) keys: Option<KeyWeights>,
+    pub(crate) formats: ActFormats,
     /// The sink of each query head.
     pub(crate) sinks: Option<Vec<f32>>,
     /// The layer of the KV cache.
     pub(crate) kv_layer: usize,
+}
+
+/// The weights of keys and values.
+pub(crate) struct KeyWeights {
+    pub(crate) key: Linear,
+    pub(crate) key_norm: Option<Vec<f32>>,
+    /// `None` where a value is its key before norm and rope.
+    pub(crate) value: Option<Linear>,
+    /// The weight of the values' norm `[head_dim]`.
+    pub(crate) value_norm: Option<Vec<f32>>,
 }
 
 /// The weights of a gated DeltaNet before its output projection.
@@ -186,8 +209,24 @@ pub(crate) struct MixtureWeights {
     pub(crate) router_bias: Option<Vec<f32>>,
     pub(crate) experts: Vec<Mlp>,
     pub(crate) shared: Option<Shared>,
+    /// What a mixture beside the layer's own feed-forward has; [`Mixture::beside`].
+    pub(crate) beside: Option<BesideWeights>,
     /// The formats in which the router and what all rows use read their input.
     pub(crate) formats: ActFormats,
+}
+
+/// The vectors of a mixture beside the layer's own feed-forward.
+pub(crate) struct BesideWeights {
+    /// The norm of the router's input.
+    pub(crate) router_norm: NormWeights,
+    /// The factor on the weight of each expert.
+    pub(crate) scales: Vec<f32>,
+    /// The norm of the experts' input.
+    pub(crate) experts_norm: NormWeights,
+    /// The norm of their output.
+    pub(crate) experts_post_norm: NormWeights,
+    /// The norm of the feed-forward's output.
+    pub(crate) shared_post_norm: NormWeights,
 }
 
 /// The expert that every row uses, and the projection `[1, width]` whose sigmoid weighs its output.
@@ -221,6 +260,10 @@ impl Block {
             }
         }
         self.out.iter().for_each(|out| out.matrix.read_ahead());
+        if let Some(own) = &self.per_layer {
+            own.gate.read_ahead();
+            own.out.read_ahead();
+        }
         match &self.feed {
             FeedWeights::None => {}
             FeedWeights::Dense(mlp) => mlp.read_ahead(),
@@ -253,7 +296,8 @@ impl Block {
             _ => false,
         };
         let out = beside || self.out.as_ref().is_some_and(|out| differs(&out.matrix));
-        self.mixer.formats().q8_decode_bf16_prefill || out || feed
+        let own = self.per_layer.as_ref().is_some_and(|own| differs(&own.gate) || differs(&own.out));
+        self.mixer.formats().q8_decode_bf16_prefill || out || feed || own
     }
 }
 
@@ -263,20 +307,23 @@ impl MixtureWeights {
         (router, router_bias): (Matrix, Option<Vec<f32>>),
         experts: Vec<Mlp>,
         shared: Option<Shared>,
+        beside: Option<BesideWeights>,
     ) -> MixtureWeights {
         let mut formats = router.activations();
         if let Some(shared) = &shared {
             formats = formats | shared.mlp.formats;
             formats = shared.gate.iter().fold(formats, |formats, gate| formats | gate.activations());
         }
-        MixtureWeights { mixture, router, router_bias, experts, shared, formats }
+        MixtureWeights { mixture, router, router_bias, experts, shared, beside, formats }
     }
 }
 
 impl AttentionWeights {
     fn read_ahead(&self) {
-        for linear in [&self.query, &self.key, &self.value] {
-            linear.matrix.read_ahead();
+        self.query.matrix.read_ahead();
+        if let Some(keys) = &self.keys {
+            keys.key.matrix.read_ahead();
+            keys.value.iter().for_each(|value| value.matrix.read_ahead());
         }
     }
 }

@@ -3,33 +3,46 @@
 use crate::blocks::{FeedWeights, Mlp};
 use crate::load::Model;
 use crate::mixture::Mixture;
-use crate::spec::{Direction, FeedForward, Layer, Spec};
-use kernels::KvDtype;
+use crate::spec::{Direction, FeedForward, KvSource, Layer, Spec};
+use kernels::{BLOCK_TOKENS, KvDtype};
 
 impl Spec {
     /// Multiply-adds of `rows` rows of one sequence, the first at position `first`, of which the last `wanted` get
-    /// logits. In the last layer, all but the KV projections is computed for those only. Norms, rope and activation
-    /// functions are not counted.
+    /// logits. Of the last layer that writes keys, all but their projections is computed for those only, and of later
+    /// layers all. Norms, rope and activation functions are not counted.
     #[must_use]
     pub fn multiply_adds(&self, first: usize, rows: usize, wanted: usize) -> u64 {
-        let (width, q, kv) = (self.width as u64, self.query_width() as u64, self.kv_width() as u64);
-        let last = self.layers.len().saturating_sub(1);
-        let mut sum = wanted as u64 * width * self.vocab as u64;
+        let (width, last) = (self.width as u64, self.last_kept_layer());
+        let own = self.per_layer_width as u64;
+        let inputs = rows as u64 * width * own * self.layers.len() as u64;
+        let mut sum = wanted as u64 * width * self.vocab as u64 + inputs;
         for (index, layer) in self.layers.iter().enumerate() {
-            let full = if index == last { wanted } else { rows };
+            let full = if index >= last { wanted } else { rows };
+            let projected = if index > last { wanted } else { rows } as u64;
             let seen = |row: usize| {
                 layer.window.map_or(first + row + 1, |window| window.min(first + row + 1)) as u64
             };
             let scores: u64 = (rows - full..rows).map(seen).sum();
-            let feed = self.feed_multiply_adds(layer);
-            let out = layer.mixer.out_width(q as usize) as u64;
-            sum += full as u64 * (out * width + feed);
+            let q = self.query_width_of(layer);
+            let out = layer.mixer.out_width(q) as u64;
+            sum += full as u64 * (out * width + self.feed_multiply_adds(layer) + 2 * own * width);
             if layer.mixer.is_attention() {
-                sum += rows as u64 * width * (self.query_rows() as u64 + 2 * kv) + 2 * q * scores;
+                sum += projected * width * self.projected_rows(layer) as u64 + 2 * q as u64 * scores;
             }
-            sum += rows as u64 * layer.mixer.multiply_adds(self.width);
+            sum += projected * layer.mixer.multiply_adds(self.width);
         }
         sum
+    }
+
+    /// Rows of a layer's projections to queries, keys and values.
+    fn projected_rows(&self, layer: &Layer) -> usize {
+        let kv = self.heads_of(layer).width();
+        self.query_rows_of(layer)
+            + match layer.kv {
+                KvSource::Own => 2 * kv,
+                KvSource::OneProjection => kv,
+                KvSource::Layer(_) => 0,
+            }
     }
 
     /// Multiply-adds of the hidden states of one text of `tokens` tokens in an encoder's pass. Norms, rope, activation
@@ -47,8 +60,7 @@ impl Spec {
         };
         let of_layer = |layer: &Layer| {
             let scores: u64 = (0..tokens).map(|row| attended(row, layer.window) as u64).sum();
-            let feed = self.feed_multiply_adds(layer);
-            rows * (width * (2 * q + 2 * kv) + feed) + 2 * q * scores
+            rows * (width * (2 * q + 2 * kv) + self.feed_multiply_adds(layer)) + 2 * q * scores
         };
         self.layers.iter().map(of_layer).sum()
     }
@@ -74,14 +86,15 @@ impl Spec {
         if self.gated { 3 } else { 2 }
     }
 
-    /// Bytes of the KV cache that a step reads whose last row is at position `last`, each byte counted once. Layers
-    /// with a sliding window read only the window.
+    /// Bytes of the KV cache that a step reads whose last row is at position `last`, each byte counted once for each
+    /// layer that reads it. Layers with a sliding window read only the window.
     #[must_use]
     pub fn kv_read_bytes(&self, last: usize, dtype: KvDtype) -> u64 {
-        let one_layer = (self.kv_bytes_per_token(dtype) / self.kv_layers().max(1)) as u64;
+        let shape = self.kv_shape(1, dtype);
+        let one = |index| (shape.layer_bytes(self.kv_layer(index)) / BLOCK_TOKENS) as u64;
         let seen = |window: Option<usize>| window.map_or(last + 1, |window| window.min(last + 1)) as u64;
-        let attention = self.layers.iter().filter(|layer| layer.mixer.is_attention());
-        attention.map(|layer| one_layer * seen(layer.window)).sum()
+        let attention = self.layers.iter().enumerate().filter(|(_, layer)| layer.mixer.is_attention());
+        attention.map(|(index, layer)| one(index) * seen(layer.window)).sum()
     }
 }
 

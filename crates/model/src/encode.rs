@@ -8,11 +8,11 @@
 use crate::blocks::{Block, FeedWeights};
 use crate::encode_scratch::{ChunkBuffers, EncodePass, Progress, RelativeScores, TextRows};
 use crate::error::Error;
-use crate::forward::{add_residual, norm, post_norm};
 use crate::load::Model;
 use crate::mlp::{MlpBuffers, feed_forward_without_bias};
 use crate::qkv::qkv;
 use crate::relative;
+use crate::residual::{add_residual, norm, post_norm};
 use crate::spec::{Direction, NormPlace, Spec};
 use kernels::{AttentionParams, BLOCK_TOKENS, Compute, Mask, NO_STATE, ScoreBias, SeqRows};
 use std::ops::Range;

@@ -4,8 +4,8 @@ use crate::relative::ProductBuffers;
 use crate::spec::{Positions, Spec};
 use cpu::AlignedVec;
 use kernels::{
-    Activations, BLOCK_TOKENS, DisentangledBias, KvDtype, KvPool, KvShape, PositionScores, RelativeIndex,
-    RopeTable,
+    Activations, BLOCK_TOKENS, DisentangledBias, KvDtype, KvHeads, KvPool, KvShape, PositionScores,
+    RelativeIndex, RopeTable,
 };
 use std::ops::Range;
 
@@ -210,7 +210,7 @@ fn blocks_for(tokens: usize) -> usize {
 
 /// The keys and values of one layer: those of the next layer take their place.
 fn kv_shape(spec: &Spec, blocks: usize, dtype: KvDtype) -> KvShape {
-    KvShape { layers: 1, blocks, kv_heads: spec.kv_heads, head_dim: spec.head_dim, dtype }
+    KvShape::alike(1, KvHeads { kv_heads: spec.kv_heads, head_dim: spec.head_dim }, blocks, dtype)
 }
 
 impl RelativeScores {

@@ -12,7 +12,7 @@ pub(crate) fn gguf(
     part: LayerWeight,
     full: &dyn Fn(&str) -> String,
 ) -> Vec<TensorLocation> {
-    let FeedForward::Experts(Mixture { count, width: ff, .. }) = spec.layers[layer].feed else {
+    let FeedForward::Experts(Mixture { count, width: ff, beside, .. }) = spec.layers[layer].feed else {
         return Vec::new();
     };
     let any = |names: &[&str]| names.iter().map(|name| TensorLocation::whole(full(name))).collect();
@@ -34,6 +34,14 @@ pub(crate) fn gguf(
         LayerWeight::ExpertGateBiases => any(&["ffn_gate_exps.bias"]),
         LayerWeight::ExpertUpBiases => any(&["ffn_up_exps.bias"]),
         LayerWeight::ExpertDownBiases => any(&["ffn_down_exps.bias"]),
+        LayerWeight::RouterNorm => any(&["ffn_gate_inp.scale"]),
+        LayerWeight::ExpertScales => any(&["ffn_down_exps.scale"]),
+        LayerWeight::ExpertsNorm => any(&["pre_ffw_norm_2.weight"]),
+        LayerWeight::ExpertsPostNorm => any(&["post_ffw_norm_2.weight"]),
+        LayerWeight::SharedPostNorm => any(&["post_ffw_norm_1.weight"]),
+        LayerWeight::SharedGate if beside => any(&["ffn_gate.weight"]),
+        LayerWeight::SharedUp if beside => any(&["ffn_up.weight"]),
+        LayerWeight::SharedDown if beside => any(&["ffn_down.weight"]),
         LayerWeight::SharedRouter => any(&["ffn_gate_inp_shexp.weight"]),
         LayerWeight::SharedGate => any(&["ffn_gate_shexp.weight"]),
         LayerWeight::SharedUp => any(&["ffn_up_shexp.weight"]),
@@ -71,6 +79,7 @@ pub(crate) fn hugging_face(
             "block_sparse_moe.router.layer.weight",
             "feed_forward.gate.weight",
             "mixer.gate.weight",
+            "router.proj.weight",
         ]),
         LayerWeight::RouterBias => any(&[
             "mlp.router.bias",
@@ -88,6 +97,14 @@ pub(crate) fn hugging_face(
             vec![TensorLocation { name, slice: Slice::Every { first, step: 2 } }]
         }
         LayerWeight::ExpertDownBiases => any(&["mlp.experts.down_proj_bias"]),
+        LayerWeight::RouterNorm => any(&["router.scale"]),
+        LayerWeight::ExpertScales => any(&["router.per_expert_scale"]),
+        LayerWeight::ExpertsNorm => any(&["pre_feedforward_layernorm_2.weight"]),
+        LayerWeight::ExpertsPostNorm => any(&["post_feedforward_layernorm_2.weight"]),
+        LayerWeight::SharedPostNorm => any(&["post_feedforward_layernorm_1.weight"]),
+        LayerWeight::SharedGate if mixture.beside => any(&["mlp.gate_proj.weight"]),
+        LayerWeight::SharedUp if mixture.beside => any(&["mlp.up_proj.weight"]),
+        LayerWeight::SharedDown if mixture.beside => any(&["mlp.down_proj.weight"]),
         LayerWeight::SharedRouter => any(&["mlp.shared_expert_gate.weight"]),
         LayerWeight::SharedGate => shared("gate_proj", "shared_mlp.input_linear.weight", Some(0)),
         LayerWeight::SharedUp => shared("up_proj", "shared_mlp.input_linear.weight", Some(width)),
@@ -164,5 +181,6 @@ fn expert(
         alone("feed_forward", short),
         stacked(&format!("feed_forward.experts.{stack}")),
         alone("mixer", long),
+        stacked(&format!("experts.{stack}")),
     ]
 }

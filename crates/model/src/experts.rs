@@ -34,6 +34,19 @@ pub(crate) fn mixture(
         Some(shared) => every_row(compute, spec, shared, input.decode_rows, buffers, routing, out),
         None => out.fill(0.0),
     }
+    add_experts(compute, spec, weights, input, buffers, routing, out);
+}
+
+/// Adds the outputs of the experts that were picked for each row to `out`.
+pub(crate) fn add_experts(
+    compute: &Compute,
+    spec: &Spec,
+    weights: &MixtureWeights,
+    input: MixtureInput<'_>,
+    buffers: &mut MlpBuffers<'_>,
+    routing: &mut Routing,
+    out: &mut [f32],
+) {
     let rows = input.h.len() / spec.width;
     if rows <= ROUND_ROWS && rows * weights.mixture.used <= ROUND_PICKS {
         in_rounds(compute, spec, &weights.experts, input, routing, out);
@@ -44,7 +57,7 @@ pub(crate) fn mixture(
 
 /// Scores the experts for each row, picks those that it uses, and groups the picks by expert. Leaves the rows in
 /// `buffers.activations`.
-fn route(
+pub(crate) fn route(
     compute: &Compute,
     spec: &Spec,
     weights: &MixtureWeights,
@@ -61,6 +74,9 @@ fn route(
     let bias = weights.router_bias.as_deref();
     for (logits, picks) in logits.chunks_exact_mut(count).zip(picks.chunks_exact_mut(used)) {
         router::pick(&weights.mixture.router, bias, logits, choice, picks);
+    }
+    if let Some(beside) = &weights.beside {
+        picks.iter_mut().for_each(|(expert, weight)| *weight *= beside.scales[*expert as usize]);
     }
     group(picks, used, count, &mut routing.starts, &mut routing.grouped);
     let groups = routing.starts.windows(2).zip(&weights.experts);

@@ -4,18 +4,22 @@
 //! sums each row in one order whatever the batch, attention reads the row's own blocks, and experts add to a row in
 //! ascending order of expert. Nothing is allocated here.
 
-use crate::blocks::{AttentionWeights, Block, FeedWeights, Mamba2Weights, MixerWeights, NormWeights};
+use crate::blocks::{AttentionWeights, Block, FeedWeights, Mamba2Weights, MixerWeights};
 use crate::delta_net::delta_net;
 use crate::error::Error;
 use crate::experts::{self, MixtureInput};
+use crate::experts_beside::{self, BesideInput};
 use crate::load::Model;
 use crate::mamba2::mamba2;
 use crate::mlp::{MlpBuffers, bias, feed_forward};
+use crate::per_layer;
 use crate::qkv::{gated_qkv, qkv, temper};
+use crate::residual::{add_residual, norm, post_norm};
 use crate::scratch::Scratch;
 use crate::short_conv::short_conv;
-use crate::spec::{NormKind, Spec};
-use kernels::{Activation, AttentionParams, BLOCK_TOKENS, Compute, KvPool, Mask, RowNorm, SeqRows};
+use crate::spec::Spec;
+use crate::wanted;
+use kernels::{Activation, AttentionParams, BLOCK_TOKENS, Compute, KvHeads, KvPool, Mask, SeqRows};
 
 /// Rows to compute together.
 #[derive(Clone, Copy)]
@@ -29,6 +33,15 @@ pub struct Batch<'a> {
     /// The first `decode_rows` rows are decode rows, the others prefill rows. The two kinds compute differently only if
     /// [`Model::prefill_numerics_differ`].
     pub decode_rows: usize,
+}
+
+/// The rows that a layer computes: all of the batch, or those of which logits are wanted.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    count: usize,
+    /// The first `decode` rows are decode rows.
+    decode: usize,
+    sequences: &'a [SeqRows<'a>],
 }
 
 impl Model {
@@ -46,31 +59,29 @@ impl Model {
     ) -> Result<&'s [f32], Error> {
         check(&self.spec, batch, kv, scratch)?;
         self.assign_slots(batch, scratch);
-        self.embed(compute, batch.tokens, scratch);
-        let last = self.blocks.len() - 1;
-        for (layer, block) in self.blocks.iter().enumerate() {
-            let (mut rows, mut decode_rows) = (batch.tokens.len(), batch.decode_rows);
-            let wanted = (layer == last).then_some(batch.want);
-            // Read while this layer is computed; after the last one the next step begins with the first.
-            self.blocks[if layer == last { 0 } else { layer + 1 }].read_ahead();
-            if layer == last {
-                self.head.as_ref().unwrap_or(&self.embedding).read_ahead();
-            }
-            let nothing_wanted = wanted.is_some_and(<[usize]>::is_empty);
-            self.mix(compute, layer, batch, nothing_wanted, kv, scratch);
-            if nothing_wanted {
-                return Ok(&[]);
-            }
-            if let Some(want) = wanted {
-                // The last layer's keys and values are written, and its states advanced: from here on only rows with
-                // logits are computed.
-                let out_width = self.spec.layers[layer].mixer.out_width(self.spec.query_width());
-                rows = compact(&self.spec, out_width, want, scratch);
-                decode_rows = want.partition_point(|row| *row < batch.decode_rows);
-            }
-            self.add_mixed(compute, block, rows, decode_rows, scratch);
-            self.add_feed_forward(compute, block, rows, decode_rows, scratch);
+        self.embed(compute, batch, scratch);
+        let (count, last) = (batch.tokens.len(), self.spec.last_kept_layer());
+        let all = Rows { count, decode: batch.decode_rows, sequences: batch.sequences };
+        for layer in 0..last {
+            self.mix(compute, layer, all, false, kv, scratch);
+            self.finish_layer(compute, layer, all, scratch);
         }
+        self.mix(compute, last, all, batch.want.is_empty(), kv, scratch);
+        if batch.want.is_empty() {
+            return Ok(&[]);
+        }
+        // The last keys and values are written, and states advanced: from here on only rows with logits are computed.
+        wanted::compact(&self.spec, last, batch.want, scratch);
+        let mut sequences = wanted::emptied(std::mem::take(&mut scratch.wanted));
+        wanted::sequences(batch.sequences, batch.want, &mut sequences);
+        let decode = batch.want.partition_point(|row| *row < batch.decode_rows);
+        let rows = Rows { count: batch.want.len(), decode, sequences: &sequences };
+        self.finish_layer(compute, last, rows, scratch);
+        for layer in last + 1..self.blocks.len() {
+            self.mix(compute, layer, rows, false, kv, scratch);
+            self.finish_layer(compute, layer, rows, scratch);
+        }
+        scratch.wanted = wanted::emptied(sequences);
         Ok(self.logits(compute, batch.want.len(), scratch))
     }
 
@@ -78,7 +89,9 @@ impl Model {
     /// KV cache differs.
     #[must_use]
     pub fn prefill_numerics_differ(&self) -> bool {
-        self.blocks.iter().any(Block::prefill_numerics_differ)
+        let inputs = self.per_layer.as_ref().map(|inputs| inputs.projection.activations());
+        inputs.is_some_and(|formats| formats.q8_decode_bf16_prefill)
+            || self.blocks.iter().any(Block::prefill_numerics_differ)
     }
 
     /// Sets each row's rotation by its position, and its slot in the KV cache.
@@ -95,13 +108,26 @@ impl Model {
         }
     }
 
-    /// Fills the residual stream with embeddings.
-    fn embed(&self, compute: &Compute, tokens: &[u32], scratch: &mut Scratch) {
-        let width = self.spec.width;
-        let x = &mut scratch.x[..tokens.len() * width];
+    /// Fills the residual stream with embeddings, and computes what each layer gets of the tokens beside them.
+    fn embed(&self, compute: &Compute, batch: &Batch, scratch: &mut Scratch) {
+        let (spec, tokens) = (&self.spec, batch.tokens);
+        let x = &mut scratch.x[..tokens.len() * spec.width];
         self.embedding.rows_into(compute, tokens, x);
-        if self.spec.embedding_scale != 1.0 {
-            kernels::scale(compute, x, self.spec.embedding_scale);
+        if spec.embedding_scale != 1.0 {
+            kernels::scale(compute, x, spec.embedding_scale);
+        }
+        if let Some(inputs) = &self.per_layer {
+            per_layer::inputs(compute, spec, inputs, tokens, batch.decode_rows, scratch);
+        }
+    }
+
+    /// Asks for the matrices on the disk that are read after `layer`: those of the next one, or the head and those of the
+    /// first one in the next pass.
+    fn read_ahead(&self, layer: usize) {
+        let next = self.blocks.get(layer + 1);
+        next.unwrap_or(&self.blocks[0]).read_ahead();
+        if next.is_none() {
+            self.head.as_ref().unwrap_or(&self.embedding).read_ahead();
         }
     }
 
@@ -111,45 +137,46 @@ impl Model {
         &self,
         compute: &Compute,
         layer: usize,
-        batch: &Batch,
+        rows: Rows<'_>,
         nothing_wanted: bool,
         kv: &mut KvPool,
         scratch: &mut Scratch,
     ) {
         let (spec, block) = (&self.spec, &self.blocks[layer]);
-        let rows = batch.tokens.len();
+        let Rows { count, decode, sequences } = rows;
+        self.read_ahead(layer);
         if matches!(block.mixer, MixerWeights::None) {
             return;
         }
-        self.set_mixer_input(compute, block, rows, batch.decode_rows, scratch);
+        self.set_mixer_input(compute, block, count, decode, scratch);
         match &block.mixer {
             MixerWeights::None => {}
             MixerWeights::DeltaNet(weights) => {
-                delta_net(compute, spec, weights, batch.sequences, rows, kv.states_mut(), scratch);
+                delta_net(compute, spec, weights, sequences, count, kv.states_mut(), scratch);
             }
             MixerWeights::ShortConv(weights) => {
-                short_conv(compute, weights, batch.sequences, rows, kv.states_mut(), scratch);
+                short_conv(compute, weights, sequences, count, kv.states_mut(), scratch);
             }
             MixerWeights::Mamba2(weights) => {
-                mamba2(compute, spec, weights, batch.sequences, rows, kv.states_mut(), scratch);
+                mamba2(compute, spec, weights, sequences, count, kv.states_mut(), scratch);
             }
             MixerWeights::AttentionAndMamba2(both) => {
                 let (attention, recurrent) = &**both;
-                mamba2(compute, spec, recurrent, batch.sequences, rows, kv.states_mut(), scratch);
+                mamba2(compute, spec, recurrent, sequences, count, kv.states_mut(), scratch);
                 if !nothing_wanted {
-                    self.project_beside(compute, recurrent, rows, batch.decode_rows, scratch);
+                    self.project_beside(compute, recurrent, count, decode, scratch);
                 }
                 // The projection took the place of the layer's input.
-                self.set_mixer_input(compute, block, rows, batch.decode_rows, scratch);
-                self.project_qkv(compute, attention, layer, rows, kv, scratch);
+                self.set_mixer_input(compute, block, count, decode, scratch);
+                self.project_qkv(compute, attention, layer, count, kv, scratch);
                 if !nothing_wanted {
-                    self.attention(compute, attention, layer, batch, kv, scratch);
+                    self.attention(compute, attention, layer, rows, kv, scratch);
                 }
             }
             MixerWeights::Attention(weights) => {
-                self.project_qkv(compute, weights, layer, rows, kv, scratch);
+                self.project_qkv(compute, weights, layer, count, kv, scratch);
                 if !nothing_wanted {
-                    self.attention(compute, weights, layer, batch, kv, scratch);
+                    self.attention(compute, weights, layer, rows, kv, scratch);
                 }
             }
         }
@@ -212,17 +239,19 @@ impl Model {
     ) {
         let spec = &self.spec;
         let Scratch { q, k, v, mixed, attention_out, ropes, slots, activations, .. } = scratch;
-        let (q_width, kv_width) = (spec.query_width(), spec.kv_width());
+        let (q_width, kv_width) = (spec.heads * weights.heads.head_dim, weights.heads.width());
         let (q, k, v) = (&mut q[..rows * q_width], &mut k[..rows * kv_width], &mut v[..rows * kv_width]);
         let turned = spec.layers[layer].rope.map(|index| &ropes[index]);
         if spec.attention_gate {
-            let both = &mut mixed[..rows * spec.query_rows()];
+            let both = &mut mixed[..rows * 2 * q_width];
             let gates = (both, &mut attention_out[..rows * q_width]);
             gated_qkv(compute, spec, weights, activations, turned, (q, &mut *k, &mut *v), gates);
         } else {
             qkv(compute, spec, weights, activations, turned, (q, &mut *k, &mut *v));
         }
-        kv.write(compute, weights.kv_layer, k, v, &slots[..rows]);
+        if weights.keys.is_some() {
+            kv.write(compute, weights.kv_layer, k, v, &slots[..rows]);
+        }
     }
 
     /// Attention of each row over its sequence, times its gate if it has one.
@@ -231,12 +260,13 @@ impl Model {
         compute: &Compute,
         weights: &AttentionWeights,
         layer: usize,
-        batch: &Batch,
+        rows: Rows<'_>,
         kv: &KvPool,
         scratch: &mut Scratch,
     ) {
         let spec = &self.spec;
-        let used = batch.tokens.len() * spec.query_width();
+        let q_width = spec.heads * weights.heads.head_dim;
+        let used = rows.count * q_width;
         let params = AttentionParams {
             layer: weights.kv_layer,
             heads: spec.heads,
@@ -249,14 +279,29 @@ impl Model {
         let Scratch { q, mixed, attention_out, .. } = scratch;
         let (q, out) = (&mut q[..used], &mut attention_out[..used]);
         if let Some(temperature) = spec.query_temperature {
-            temper(compute, temperature, batch.sequences, q, spec.query_width());
+            temper(compute, temperature, rows.sequences, q, q_width);
         }
         if spec.attention_gate {
             let attended = &mut mixed[..used];
-            kernels::attention(compute, kv, params, q, batch.sequences, attended);
+            kernels::attention(compute, kv, params, q, rows.sequences, attended);
             kernels::gated(compute, Activation::Sigmoid, out, attended);
         } else {
-            kernels::attention(compute, kv, params, q, batch.sequences, out);
+            kernels::attention(compute, kv, params, q, rows.sequences, out);
+        }
+    }
+
+    /// The layer after its mixer: output projection and feed-forward, each added to the residual, and what the layer
+    /// does to its output.
+    fn finish_layer(&self, compute: &Compute, layer: usize, rows: Rows<'_>, scratch: &mut Scratch) {
+        let (spec, block) = (&self.spec, &self.blocks[layer]);
+        let Rows { count, decode, .. } = rows;
+        self.add_mixed(compute, block, count, decode, scratch);
+        self.add_feed_forward(compute, block, count, decode, scratch);
+        if let Some(weights) = &block.per_layer {
+            per_layer::add(compute, spec, weights, layer, (count, decode), scratch);
+        }
+        if block.scale != 1.0 {
+            kernels::scale(compute, &mut scratch.x[..count * spec.width], block.scale);
         }
     }
 
@@ -296,7 +341,7 @@ impl Model {
     ) {
         let spec = &self.spec;
         let width = spec.width;
-        let Scratch { x, h, out, gate, up, activations, routing, .. } = scratch;
+        let Scratch { x, h, out, gate, up, beside, activations, routing, .. } = scratch;
         let (x, h, out) = (&mut x[..rows * width], &mut h[..rows * width], &mut out[..rows * width]);
         match &block.feed {
             FeedWeights::None => return,
@@ -318,8 +363,14 @@ impl Model {
                     norm(spec, weights).rows(compute, x, h);
                 }
                 let buffers = &mut MlpBuffers { gate, up, activations };
-                let input = MixtureInput { h, decode_rows };
-                experts::mixture(compute, spec, weights, input, buffers, routing, out);
+                if let Some(parts) = weights.beside.as_ref().zip(weights.shared.as_ref()) {
+                    let sums = &mut beside[..rows * width];
+                    let input = BesideInput { x, h, decode_rows, sums };
+                    experts_beside::add(compute, spec, weights, parts, input, buffers, routing, out);
+                } else {
+                    let input = MixtureInput { h, decode_rows };
+                    experts::mixture(compute, spec, weights, input, buffers, routing, out);
+                }
             }
         }
         if spec.factors.feed != 1.0 {
@@ -361,46 +412,6 @@ impl Model {
     }
 }
 
-pub(crate) fn norm<'a>(spec: &Spec, weights: &'a NormWeights) -> RowNorm<'a> {
-    RowNorm {
-        weight: &weights.weight,
-        // Only layer norms have a bias.
-        bias: weights.bias.as_deref(),
-        eps: spec.norm.eps,
-        mean: spec.norm.kind == NormKind::Layer,
-    }
-}
-
-/// The norm of a block's output before it is added to the residual, if the model has one.
-pub(crate) fn post_norm(compute: &Compute, spec: &Spec, weights: Option<&NormWeights>, out: &mut [f32]) {
-    if let Some(weights) = weights {
-        kernels::rms_norm_in_place(compute, out, &weights.weight, spec.norm.eps, spec.width);
-    }
-}
-
-pub(crate) fn add_residual(compute: &Compute, spec: &Spec, x: &mut [f32], out: &mut [f32]) {
-    if spec.residual_scale != 1.0 {
-        kernels::scale(compute, out, spec.residual_scale);
-    }
-    kernels::add(compute, x, out);
-}
-
-/// Moves the wanted rows to the front of every buffer that is still read; returns how many there are.
-fn compact(spec: &Spec, out_width: usize, want: &[usize], scratch: &mut Scratch) -> usize {
-    let width = spec.width;
-    for (to, &from) in want.iter().enumerate() {
-        if to != from {
-            scratch.x.copy_within(from * width..(from + 1) * width, to * width);
-            scratch.h.copy_within(from * width..(from + 1) * width, to * width);
-            if !scratch.beside.is_empty() {
-                scratch.beside.copy_within(from * width..(from + 1) * width, to * width);
-            }
-            scratch.attention_out.copy_within(from * out_width..(from + 1) * out_width, to * out_width);
-        }
-    }
-    want.len()
-}
-
 /// Refuses a batch that would index out of range anywhere below.
 fn check(spec: &Spec, batch: &Batch, kv: &KvPool, scratch: &Scratch) -> Result<(), Error> {
     let within = |what, value: usize, limit: usize| {
@@ -410,9 +421,13 @@ fn check(spec: &Spec, batch: &Batch, kv: &KvPool, scratch: &Scratch) -> Result<(
         if value == limit { Ok(()) } else { Err(Error::Batch { what, value, limit }) }
     };
     let shape = kv.shape();
-    equal("layers of the KV pool", shape.layers, spec.kv_layers())?;
-    equal("KV heads of the KV pool", shape.kv_heads, spec.kv_heads)?;
-    equal("head size of the KV pool", shape.head_dim, spec.head_dim)?;
+    equal("layers of the KV pool", shape.layers.len(), spec.kv_layers())?;
+    let own = spec.layers.iter().filter(|layer| layer.has_own_keys());
+    for (have, layer) in shape.layers.iter().zip(own) {
+        let KvHeads { kv_heads, head_dim } = spec.heads_of(layer);
+        equal("KV heads of the KV pool", have.kv_heads, kv_heads)?;
+        equal("head size of the KV pool", have.head_dim, head_dim)?;
+    }
     let states = kv.states().shape();
     let has_states = spec.has_states();
     if has_states {

@@ -19,10 +19,12 @@ mod encode_scratch;
 mod error;
 mod expert_names;
 mod experts;
+mod experts_beside;
 pub mod families;
 mod forward;
 pub mod heads;
 mod load;
+mod load_attention;
 mod locate;
 mod mamba2;
 mod memory;
@@ -33,14 +35,18 @@ mod name_table;
 mod names;
 mod packed;
 mod packing;
+mod per_layer;
+mod per_layer_names;
 mod qkv;
 mod recurrent_names;
 mod relative;
 mod repacked;
 mod residence;
+mod residual;
 mod rope;
 mod router;
 mod routing;
+mod row_table;
 mod scratch;
 pub mod shapes;
 mod short_conv;
@@ -48,6 +54,7 @@ mod source;
 mod spec;
 mod tensor_location;
 mod tensors;
+mod wanted;
 mod weight_role;
 
 pub use encode::{EncodeText, Want};
@@ -66,7 +73,7 @@ pub use rope::{Rope, RopeScaling};
 pub use scratch::Scratch;
 pub use source::Source;
 pub use spec::{
-    Biases, Direction, FeedForward, Layer, LayerFactors, LmHead, Norm, NormKind, NormPlace, Positions,
-    QkNorm, QueryTemperature, Spec,
+    Biases, Direction, FeedForward, KvSource, Layer, LayerFactors, LmHead, Norm, NormKind, NormPlace,
+    Positions, QkNorm, QueryTemperature, Spec,
 };
 pub use weight_role::{LayerWeight, WeightDecl, WeightRole};

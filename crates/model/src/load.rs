@@ -13,6 +13,7 @@ use crate::locate::{self, EncoderFormat, LocatedWeight};
 use crate::mixture::Mixture;
 use crate::packed::{PackedCache, PackedCacheReport, PackedPlace, PackedStore, WeightsMemory};
 use crate::packing::{Packer, Progress};
+use crate::per_layer::PerLayerInputs;
 use crate::relative;
 use crate::rope::Rope;
 use crate::source::Source;
@@ -29,6 +30,7 @@ pub struct Model {
     /// The dimensions, norms, rope and experts that the weights belong to.
     pub spec: Spec,
     pub(crate) embedding: Matrix,
+    pub(crate) per_layer: Option<PerLayerInputs>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) final_norm: Option<NormWeights>,
     pub(crate) head: Option<Matrix>,
@@ -149,6 +151,7 @@ impl Model {
         loader.bytes += loader.matrices.values().map(Matrix::bytes).sum::<usize>();
         let mut blocks: Vec<Block> = (0..spec.layers.len()).map(|layer| loader.block(layer)).collect();
         let embedding = loader.matrix(WeightRole::Embedding);
+        let per_layer = loader.per_layer_inputs(opened, found)?;
         let final_norm = loader.optional_norm(WeightRole::FinalNorm, WeightRole::FinalNormBias);
         let relative = loader.relative_embedding(compute);
         if let Some(relative) = &relative {
@@ -159,8 +162,19 @@ impl Model {
         let head_bias = loader.vectors.remove(&WeightRole::HeadBias);
         let bytes = loader.bytes;
         let ropes = spec.ropes.iter().map(|r: &Rope| (r.inv_freq(spec.context), r.mscale())).collect();
-        let model =
-            Model { spec, embedding, blocks, final_norm, head, head_bias, encoder, ropes, bytes, memory };
+        let model = Model {
+            spec,
+            embedding,
+            per_layer,
+            blocks,
+            final_norm,
+            head,
+            head_bias,
+            encoder,
+            ropes,
+            bytes,
+            memory,
+        };
         Ok((model, report))
     }
 
@@ -191,9 +205,9 @@ fn with_q16_if_narrow(precision: Precision, spec: &Spec) -> Precision {
 }
 
 /// Collects loaded weights by role, and assembles them into blocks.
-struct WeightLoader<'a> {
-    spec: &'a Spec,
-    vectors: HashMap<WeightRole, Vec<f32>>,
+pub(crate) struct WeightLoader<'a> {
+    pub(crate) spec: &'a Spec,
+    pub(crate) vectors: HashMap<WeightRole, Vec<f32>>,
     matrices: HashMap<WeightRole, Matrix>,
     bytes: usize,
 }
@@ -208,7 +222,7 @@ impl WeightLoader<'_> {
     ) -> Result<Backing, Error> {
         let mut arena = packer.arena(found)?;
         let mut packed = Progress::new(found, progress);
-        for weight in found.iter().filter(|weight| !weight.vector) {
+        for weight in found.iter().filter(|weight| weight.is_packed()) {
             self.matrices.insert(weight.role, packer.pack(&mut arena, weight)?);
             packed.add(weight);
         }
@@ -250,6 +264,12 @@ impl WeightLoader<'_> {
             feed: self.feed(layer),
             feed_post_norm: self
                 .optional_norm(role(LayerWeight::FeedPostNorm), role(LayerWeight::FeedPostNormBias)),
+            per_layer: self.per_layer(layer),
+            scale: self
+                .vectors
+                .remove(&role(LayerWeight::Scale))
+                .and_then(|one| one.first().copied())
+                .unwrap_or(1.0),
         }
     }
 
@@ -296,10 +316,11 @@ impl WeightLoader<'_> {
             let down = linear(LayerWeight::SharedDown).expect(FOUND);
             Shared { mlp: Mlp::new(inner, up, down), gate }
         });
-        MixtureWeights::new(mixture, (self.matrix(role(LayerWeight::Router)), bias), experts, shared)
+        let beside = mixture.beside.then(|| self.beside(layer));
+        MixtureWeights::new(mixture, (self.matrix(role(LayerWeight::Router)), bias), experts, shared, beside)
     }
 
-    fn optional_norm(&mut self, weight: WeightRole, bias: WeightRole) -> Option<NormWeights> {
+    pub(crate) fn optional_norm(&mut self, weight: WeightRole, bias: WeightRole) -> Option<NormWeights> {
         let weight = self.vectors.remove(&weight)?;
         Some(NormWeights { weight, bias: self.vectors.remove(&bias) })
     }
@@ -343,20 +364,20 @@ impl WeightLoader<'_> {
         Some(table)
     }
 
-    fn linear(&mut self, matrix: WeightRole, bias: WeightRole) -> Linear {
+    pub(crate) fn linear(&mut self, matrix: WeightRole, bias: WeightRole) -> Linear {
         Linear { matrix: self.matrix(matrix), bias: self.vectors.remove(&bias) }
     }
 
-    fn optional_linear(&mut self, matrix: WeightRole, bias: WeightRole) -> Option<Linear> {
+    pub(crate) fn optional_linear(&mut self, matrix: WeightRole, bias: WeightRole) -> Option<Linear> {
         let matrix = self.matrices.remove(&matrix)?;
         Some(Linear { matrix, bias: self.vectors.remove(&bias) })
     }
 
-    fn vector(&mut self, role: WeightRole) -> Vec<f32> {
+    pub(crate) fn vector(&mut self, role: WeightRole) -> Vec<f32> {
         self.vectors.remove(&role).expect(FOUND)
     }
 
-    fn matrix(&mut self, role: WeightRole) -> Matrix {
+    pub(crate) fn matrix(&mut self, role: WeightRole) -> Matrix {
         self.matrices.remove(&role).expect(FOUND)
     }
 }

@@ -38,8 +38,16 @@ impl LocatedWeight<'_> {
         if self.vector {
             return 4 * self.cols as u64;
         }
+        if self.role.stays_in_file() {
+            return 0;
+        }
         let (dtype, precision) = self.packed_as(format, of_model, tier);
         Matrix::packed_bytes(tier, dtype, self.rows, self.cols, precision)
+    }
+
+    /// Whether the weight is packed.
+    pub(crate) fn is_packed(&self) -> bool {
+        !self.vector && !self.role.stays_in_file()
     }
 
     /// The weight's bytes row after row, if the file has them otherwise.
@@ -113,7 +121,7 @@ pub struct PackedWeight {
     pub cols: usize,
     /// Whether the weight is a vector or a table (a norm, a bias, positions), which is kept as f32 and not packed.
     pub vector: bool,
-    /// Bytes in memory after packing.
+    /// Bytes in memory after packing; 0 for a table whose rows are read from the file.
     pub bytes: u64,
 }
 
@@ -170,7 +178,7 @@ fn cut<'a>(
     place: &TensorLocation,
     decl: &WeightDecl,
 ) -> Result<LocatedWeight<'a>, Error> {
-    if let Some(weight) = opened.repacked(&place.name) {
+    if let Some(weight) = opened.repacked(&place.name).filter(|_| !decl.role.stays_in_file()) {
         return cut_repacked(weight, place, decl);
     }
     if let Slice::ExpertBlocks { index, count, first, step } = place.slice {

@@ -32,7 +32,17 @@ impl Spec {
     /// The shape of a KV cache of `blocks` blocks for this model.
     #[must_use]
     pub fn kv_shape(&self, blocks: usize, dtype: KvDtype) -> KvShape {
-        KvShape { layers: self.kv_layers(), blocks, kv_heads: self.kv_heads, head_dim: self.head_dim, dtype }
+        let own = self.layers.iter().filter(|layer| layer.has_own_keys());
+        KvShape { layers: own.map(|layer| self.heads_of(layer)).collect(), blocks, dtype }
+    }
+
+    /// Bytes of the KV cache that attention in layer `index` reads of each token that it sees; 0 for a recurrent layer.
+    #[must_use]
+    pub fn kv_layer_bytes(&self, index: usize, dtype: KvDtype) -> usize {
+        match self.layers[index].mixer.is_attention() {
+            true => self.kv_shape(1, dtype).layer_bytes(self.kv_layer(index)).div_ceil(BLOCK_TOKENS),
+            false => 0,
+        }
     }
 
     /// The shape of a pool of `states` recurrent states for this model.

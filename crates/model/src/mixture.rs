@@ -17,6 +17,10 @@ pub struct Mixture {
     pub router: Router,
     /// The expert that every row uses.
     pub shared: Option<SharedExpert>,
+    /// Whether the shared expert is the layer's own feed-forward, with the router and the other experts beside it: each
+    /// of the three normalises the layer's input for itself, and the two outputs are normalised before they are added
+    /// (Gemma 4). The weights of picked experts then have a factor for each expert.
+    pub beside: bool,
 }
 
 /// How a router chooses experts for a row and weighs their outputs.
@@ -95,7 +99,7 @@ impl Mixture {
 
     /// Tells `put` of every weight of a layer with this mixture, in a model of `width`; `gated` as of the model's spec.
     pub(crate) fn weights(&self, width: usize, gated: bool, put: &mut dyn FnMut(LayerWeight, &[usize])) {
-        let Mixture { count, width: ff, biases, router, shared, .. } = *self;
+        let Mixture { count, width: ff, biases, router, shared, beside, .. } = *self;
         let mut optional = |there: bool, part: LayerWeight, shape: &[usize]| {
             if there {
                 put(part, shape);
@@ -103,6 +107,9 @@ impl Mixture {
         };
         optional(true, LayerWeight::Router, &[count, width]);
         optional(router.bias.is_some(), LayerWeight::RouterBias, &[count]);
+        optional(beside, LayerWeight::RouterNorm, &[width]);
+        optional(beside, LayerWeight::ExpertScales, &[count]);
+        optional(beside, LayerWeight::ExpertsNorm, &[width]);
         for expert in 0..count {
             optional(gated, LayerWeight::ExpertGate(expert), &[ff, width]);
             optional(true, LayerWeight::ExpertUp(expert), &[ff, width]);
@@ -117,6 +124,8 @@ impl Mixture {
             optional(true, LayerWeight::SharedUp, &[ff, width]);
             optional(true, LayerWeight::SharedDown, &[width, ff]);
         }
+        optional(beside, LayerWeight::ExpertsPostNorm, &[width]);
+        optional(beside, LayerWeight::SharedPostNorm, &[width]);
     }
 
     /// The first dimension that is out of range: what it is, its value, and what is accepted.
@@ -161,8 +170,15 @@ const MAX_EXPERTS_USED: usize = 64;
 mod tests {
     use super::*;
 
-    const MIXTURE: Mixture =
-        Mixture { count: 8, used: 2, width: 64, biases: false, router: Router::SOFTMAX, shared: None };
+    const MIXTURE: Mixture = Mixture {
+        count: 8,
+        used: 2,
+        width: 64,
+        biases: false,
+        router: Router::SOFTMAX,
+        shared: None,
+        beside: false,
+    };
 
     #[test]
     fn a_batch_uses_more_experts_than_a_row_and_never_all_for_certain() {

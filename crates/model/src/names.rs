@@ -7,9 +7,10 @@ use crate::expert_names;
 use crate::heads::Heads;
 use crate::mixer::Mixer;
 use crate::name_table::{BIAS_ENDS, Fused, Names, WEIGHT_ENDS};
+use crate::per_layer_names;
 use crate::recurrent_names;
 use crate::source::Source;
-use crate::spec::{LmHead, NormPlace, Spec};
+use crate::spec::{KvSource, LmHead, NormPlace, Spec};
 use crate::tensor_location::{Slice, TensorLocation};
 use crate::weight_role::{LayerWeight, WeightRole};
 
@@ -40,10 +41,18 @@ pub(crate) fn ignorable(name: &str, spec: &Spec) -> bool {
     {
         return true;
     }
-    let other_senses =
-        ["vision_tower.", "model.vision_tower.", "multi_modal_projector.", "model.multi_modal_projector."];
+    let other_senses = [
+        "vision_tower.",
+        "model.vision_tower.",
+        "multi_modal_projector.",
+        "model.multi_modal_projector.",
+        "model.audio_tower.",
+        "model.embed_vision.",
+        "model.embed_audio.",
+    ];
     buffers.iter().any(|b| name.ends_with(b))
         || predicts(name, spec)
+        || is_of_shared_keys(name, spec)
         || other_senses.iter().any(|s| name.starts_with(s))
         || (spec.lm_head != LmHead::Own && name.ends_with("lm_head.weight"))
 }
@@ -54,6 +63,24 @@ fn predicts(name: &str, spec: &Spec) -> bool {
     let first = spec.layers.len();
     layer.is_some_and(|layer| (first..first + spec.prediction_layers).contains(&layer))
         || (spec.has_states() && ["mtp.", "model.visual."].iter().any(|part| name.starts_with(part)))
+}
+
+/// Whether a tensor belongs to keys and values that a layer does not use: it reads those of an earlier layer.
+fn is_of_shared_keys(name: &str, spec: &Spec) -> bool {
+    let parts = [
+        ".attn_k.",
+        ".attn_v.",
+        ".attn_k_norm.",
+        ".self_attn.k_proj.",
+        ".self_attn.v_proj.",
+        ".self_attn.k_norm.",
+    ];
+    if !parts.iter().any(|part| name.contains(part)) {
+        return false;
+    }
+    let number = name.split('.').find_map(|part| part.parse::<usize>().ok());
+    let layer = number.and_then(|layer| spec.layers.get(layer));
+    layer.is_some_and(|layer| matches!(layer.kv, KvSource::Layer(_)))
 }
 
 /// The tensor `own`, or else the rows from `first` of the fused tensor `both`, which has `of` rows.
@@ -76,8 +103,11 @@ fn gguf(spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
         WeightRole::EmbeddingNorm => vec![TensorLocation::whole("token_embd_norm.weight".into())],
         WeightRole::EmbeddingNormBias => vec![TensorLocation::whole("token_embd_norm.bias".into())],
         WeightRole::Layer(layer, part) => gguf_layer(spec, layer, part),
-        // No GGUF has them, or their names are those of the heads.
-        _ => Vec::new(),
+        // No GGUF has the others, or their names are those of the heads.
+        role => per_layer_names::gguf_top(role)
+            .map(|name| TensorLocation::whole(name.into()))
+            .into_iter()
+            .collect(),
     }
 }
 
@@ -87,9 +117,10 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
     let one = |name: &str| vec![TensorLocation::whole(full(name))];
     let any = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(full(n))).collect::<Vec<_>>();
     let fused = |own: &str, both: &str, first, of| own_or_fused(full(own), full(both), first, of);
-    let (q, kv) = (spec.query_width(), spec.kv_width());
+    let own = &spec.layers[layer];
+    let (q, kv) = (spec.query_width_of(own), spec.heads_of(own).width());
     let qkv = q + 2 * kv;
-    let ff = spec.layers[layer].feed.width();
+    let ff = own.feed.width();
     match part {
         LayerWeight::AttentionNorm => one("attn_norm.weight"),
         LayerWeight::AttentionNormBias => one("attn_norm.bias"),
@@ -127,17 +158,22 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
         LayerWeight::DownBias => one("ffn_down.bias"),
         LayerWeight::FeedPostNorm => any(&["post_ffw_norm.weight", "layer_output_norm.weight"]),
         LayerWeight::FeedPostNormBias => one("layer_output_norm.bias"),
-        part => match recurrent_names::gguf(&spec.layers[layer].mixer, part, &full) {
-            // Only encoders have the others.
-            none if none.is_empty() => expert_names::gguf(spec, layer, part, &full),
-            places => places,
+        part => match per_layer_names::gguf(part) {
+            [] => match recurrent_names::gguf(&spec.layers[layer].mixer, part, &full) {
+                // Only encoders have the others.
+                none if none.is_empty() => expert_names::gguf(spec, layer, part, &full),
+                places => places,
+            },
+            names => any(names),
         },
     }
 }
 
 fn hugging_face(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
     let prefix = source.prefix();
-    let top = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(format!("{prefix}{n}"))).collect();
+    let top = |names: &[&str]| {
+        names.iter().map(|n| TensorLocation::whole(format!("{prefix}{n}"))).collect::<Vec<_>>()
+    };
     match role {
         WeightRole::Embedding => top(&["embed_tokens.weight", "embeddings.weight"]),
         WeightRole::FinalNorm => {
@@ -148,7 +184,7 @@ fn hugging_face(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLoc
         WeightRole::HeadBias => vec![TensorLocation::whole(source.head_name().replace(".weight", ".bias"))],
         WeightRole::Layer(layer, part) => hugging_face_layer(spec, prefix, layer, part),
         // Only encoders have the others, which come with a table of names.
-        _ => Vec::new(),
+        role => per_layer_names::hugging_face_top(role).map(|name| top(&[name])).unwrap_or_default(),
     }
 }
 
@@ -157,9 +193,10 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
     let full = |name: &str| format!("{prefix}layers.{layer}.{name}");
     let any = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(full(n))).collect::<Vec<_>>();
     let fused = |own: &str, both: &str, first, of| own_or_fused(full(own), full(both), first, of);
-    let (q, kv) = (spec.query_width(), spec.kv_width());
+    let own = &spec.layers[layer];
+    let (q, kv) = (spec.query_width_of(own), spec.heads_of(own).width());
     let qkv = q + 2 * kv;
-    let ff = spec.layers[layer].feed.width();
+    let ff = own.feed.width();
     let of_qkv = |letter: &str, first| {
         let own = format!("self_attn.{letter}_proj.weight");
         let mut all = fused(&own, "self_attn.qkv_proj.weight", first, qkv);
@@ -195,13 +232,13 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
         LayerWeight::UpBias => any(&["mlp.up_proj.bias", "mlp.fc1.bias", "mixer.up_proj.bias"]),
         LayerWeight::DownBias => any(&["mlp.down_proj.bias", "mlp.fc2.bias", "mixer.down_proj.bias"]),
         LayerWeight::FeedPostNorm => any(&["post_feedforward_layernorm.weight"]),
-        part => match listed_names(part) {
-            [] => match recurrent_names::hugging_face(&spec.layers[layer].mixer, part, &full) {
+        part => match [listed_names(part), per_layer_names::hugging_face(part)] {
+            [[], []] => match recurrent_names::hugging_face(&own.mixer, part, &full) {
                 // Only encoders have the others.
                 none if none.is_empty() => expert_names::hugging_face(spec, layer, part, &full),
                 places => places,
             },
-            names => any(names),
+            [[], names] | [names, _] => any(names),
         },
     }
 }
@@ -288,7 +325,8 @@ fn layer_places(
         Some(weight) => (weight, true),
         None => (part, false),
     };
-    let (q, kv, ff) = (spec.query_width(), spec.kv_width(), spec.layers[layer].feed.width());
+    let own = &spec.layers[layer];
+    let (q, kv, ff) = (spec.query_width_of(own), spec.heads_of(own).width(), own.feed.width());
     let ends: &[&str] = if bias { &BIAS_ENDS } else { &WEIGHT_ENDS };
     let named = names.parts.iter().filter(|(of, ..)| *of == weight);
     let place = |(_, stem, fused): &(LayerWeight, &str, Fused)| {

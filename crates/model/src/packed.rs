@@ -137,7 +137,7 @@ impl<'a> PackedStore<'a> {
                 bytes: 0,
             })
         };
-        let matrices = found.iter().filter(|weight| !weight.vector);
+        let matrices = found.iter().filter(|weight| weight.is_packed());
         let matrices = matrices.map(|weight| Some((weight, slot(weight)?))).collect::<Option<_>>()?;
         let what = [tier.name(), suffix(format)].concat();
         let path = packed::path_for(opened, folder, &what)?;

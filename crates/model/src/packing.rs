@@ -25,7 +25,7 @@ impl Packer<'_> {
     /// No memory.
     pub(crate) fn arena(&self, weights: &[LocatedWeight<'_>]) -> Result<Arena, Error> {
         let packed = || {
-            let matrices = weights.iter().filter(|weight| !weight.vector);
+            let matrices = weights.iter().filter(|weight| weight.is_packed());
             matrices.map(|weight| weight.packed_bytes(self.compute.tier, self.precision, self.format))
         };
         let lengths = packed().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -75,7 +75,7 @@ pub(crate) struct Progress<'a> {
 
 impl Progress<'_> {
     pub(crate) fn new<'a>(found: &[LocatedWeight<'_>], told: &'a mut dyn FnMut(f32)) -> Progress<'a> {
-        let matrices = found.iter().filter(|weight| !weight.vector);
+        let matrices = found.iter().filter(|weight| weight.is_packed());
         Progress { total: matrices.map(|weight| weight.bytes.len() as u64).sum(), done: 0, told }
     }
 

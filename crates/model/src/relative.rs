@@ -24,7 +24,11 @@ pub(crate) fn project(
     for block in blocks {
         let (key, query) = match (&block.position_key, &block.position_query) {
             (Some(key), Some(query)) => (key, query),
-            _ => (&block.mixer.attention().key, &block.mixer.attention().query),
+            _ => {
+                let attention = block.mixer.attention();
+                let keys = attention.keys.as_ref().expect("every layer of an encoder projects keys");
+                (&keys.key, &attention.query)
+            }
         };
         let mut of = |linear: &Linear| {
             activations.set(compute, table, spec.width, linear.matrix.activations(), 0);

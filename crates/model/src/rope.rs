@@ -69,6 +69,16 @@ pub enum RopeScaling {
 }
 
 impl Rope {
+    /// The first `turned` of a head's pairs rotate, with the frequencies that they have where all do, divided by
+    /// `factor`; the others do not.
+    #[must_use]
+    pub fn proportional(head_dim: usize, base: f32, turned: f64, factor: f32) -> Rope {
+        let pairs = (turned * head_dim as f64 / 2.0).floor() as usize;
+        let divisor = |pair| if pair < pairs { factor } else { f32::INFINITY };
+        let scaling = RopeScaling::Factors((0..head_dim / 2).map(divisor).collect());
+        Rope { rotary_dim: head_dim, base, scaling }
+    }
+
     /// The inverse frequencies `[rotary_dim / 2]` for a served context of `context` tokens, in radians a position.
     #[must_use]
     pub fn inv_freq(&self, context: usize) -> Vec<f32> {
@@ -176,6 +186,14 @@ mod tests {
         let long = rope.inv_freq(65);
         assert!(short.iter().zip(&long).all(|(s, l)| (s / l - 2.0).abs() < 1e-6));
         assert_eq!(rope.mscale(), 1.5);
+    }
+
+    #[test]
+    fn proportional_rope_turns_the_first_pairs_of_a_head_as_if_all_turned() {
+        let part = Rope::proportional(16, 10_000.0, 0.25, 1.0).inv_freq(64);
+        let all = Rope { rotary_dim: 16, base: 10_000.0, scaling: RopeScaling::None }.inv_freq(64);
+        assert_eq!(part, [all[0], all[1], 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+        assert_eq!(Rope::proportional(16, 10_000.0, 0.25, 8.0).inv_freq(64)[1], all[1] / 8.0);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Every buffer that `forward` writes, sized once from the spec and the largest batch.
 
 use crate::mixer::Mixer;
+use crate::mixture::Mixture;
 use crate::routing::Routing;
-use crate::spec::{Layer, Spec};
+use crate::spec::{FeedForward, Layer, Spec};
 use cpu::AlignedVec;
-use kernels::{Activations, RopeTable};
+use kernels::{Activations, RopeTable, SeqRows};
 
 /// The buffers of a forward pass. One pass at a time uses them.
 pub struct Scratch {
@@ -24,8 +25,6 @@ pub struct Scratch {
     pub(crate) mixer_in: AlignedVec<f32>,
     /// Convolved rows `[rows, channels]`; where attention is gated, queries with their gates, later its output.
     pub(crate) mixed: AlignedVec<f32>,
-    /// The output of Mamba-2 beside attention `[rows, width]`.
-    pub(crate) beside: AlignedVec<f32>,
     /// The decay of each value head's state `[rows, value_heads]`.
     pub(crate) decay: Vec<f32>,
     /// The gain of each value head `[rows, value_heads]`.
@@ -38,12 +37,18 @@ pub struct Scratch {
     pub(crate) gate: AlignedVec<f32>,
     /// The up projection `[rows, feed_width]`.
     pub(crate) up: AlignedVec<f32>,
+    /// What each layer gets of a row beside its input `[rows, layers * per_layer_width]`.
+    pub(crate) per_layer: AlignedVec<f32>,
+    /// The output of Mamba-2 beside attention, or the sums of experts beside a feed-forward `[rows, width]`.
+    pub(crate) beside: AlignedVec<f32>,
     /// Logits `[logit_rows, vocab]`.
     pub(crate) logits: AlignedVec<f32>,
     /// Cosines and sines of each row's position, for each of the spec's ropes.
     pub(crate) ropes: Vec<RopeTable>,
     /// The KV cache slot of each row: block, and position in the block.
     pub(crate) slots: Vec<(u32, u32)>,
+    /// The memory of the list of wanted rows by sequence; empty between passes.
+    pub(crate) wanted: Vec<SeqRows<'static>>,
     /// The quantized input of the current matrix product.
     pub(crate) activations: Activations,
     /// The assignment of rows to experts.
@@ -56,7 +61,7 @@ impl Scratch {
     pub fn new(spec: &Spec, max_rows: usize, max_logit_rows: usize) -> Scratch {
         let (rows, logit_rows) = (max_rows.max(1), max_logit_rows.max(1));
         let floats = |cols: usize| AlignedVec::new(rows * cols);
-        let (q, kv, feed) = (spec.query_width(), spec.kv_width(), spec.feed_width());
+        let (q, kv, feed) = (spec.query_width(), spec.kv_width(), feed_width(spec));
         Scratch {
             max_rows: rows,
             max_logit_rows: logit_rows,
@@ -67,16 +72,18 @@ impl Scratch {
             attention_out: floats(out_width(spec)),
             mixer_in: floats(channels(spec)),
             mixed: floats(mixed_width(spec)),
-            beside: floats(beside(spec)),
             decay: vec![0.0; rows * factors(spec)],
             gain: vec![0.0; rows * factors(spec)],
             k: floats(kv),
             v: floats(kv),
             gate: floats(feed),
             up: floats(feed),
+            per_layer: floats(spec.layers.len() * spec.per_layer_width),
+            beside: floats(beside_width(spec)),
             logits: AlignedVec::new(logit_rows * spec.vocab),
             ropes: spec.ropes.iter().map(|r| RopeTable::new(rows, r.rotary_dim / 2)).collect(),
             slots: vec![(0, 0); rows],
+            wanted: Vec::with_capacity(logit_rows),
             activations: Activations::new(rows, widest(spec)),
             routing: Routing::new(spec, rows),
         }
@@ -87,9 +94,9 @@ impl Scratch {
     pub fn bytes(spec: &Spec, max_rows: usize, max_logit_rows: usize) -> u64 {
         let (rows, logit_rows) = (max_rows.max(1) as u64, max_logit_rows.max(1) as u64);
         let rotary: usize = spec.ropes.iter().map(|r| r.rotary_dim).sum();
-        let mut floats = 3 * spec.width + spec.query_width() + 2 * spec.kv_width() + 2 * spec.feed_width();
-        floats += out_width(spec) + channels(spec) + mixed_width(spec) + beside(spec) + 2 * factors(spec);
-        floats += rotary + 2;
+        let mut floats = 3 * spec.width + spec.query_width() + 2 * spec.kv_width() + 2 * feed_width(spec);
+        floats += out_width(spec) + channels(spec) + mixed_width(spec) + 2 * factors(spec);
+        floats += spec.layers.len() * spec.per_layer_width + beside_width(spec) + rotary + 2;
         // Two 8-bit halves with their scales and sums take 4 bytes a value, bf16 2, f32 4.
         let activations = 10 * rows * widest(spec).next_multiple_of(32) as u64;
         let floats = rows * floats as u64 + logit_rows * spec.vocab as u64;
@@ -99,7 +106,19 @@ impl Scratch {
 
 /// The largest K of any matrix of the model.
 fn widest(spec: &Spec) -> usize {
-    spec.width.max(out_width(spec)).max(spec.feed_width())
+    spec.width.max(out_width(spec)).max(feed_width(spec))
+}
+
+/// The most columns of a feed-forward, or of a layer's own embeddings.
+fn feed_width(spec: &Spec) -> usize {
+    spec.feed_width().max(spec.per_layer_width)
+}
+
+/// Columns of [`Scratch::beside`].
+fn beside_width(spec: &Spec) -> usize {
+    let experts = |layer: &Layer| matches!(layer.feed, FeedForward::Experts(Mixture { beside: true, .. }));
+    let mixers = |layer: &Layer| matches!(layer.mixer, Mixer::AttentionAndMamba2(_));
+    if spec.layers.iter().any(|layer| experts(layer) || mixers(layer)) { spec.width } else { 0 }
 }
 
 /// The widest output of attention or recurrence.
@@ -115,14 +134,8 @@ fn channels(spec: &Spec) -> usize {
 
 /// Columns of [`Scratch::mixed`].
 fn mixed_width(spec: &Spec) -> usize {
-    let gated = if spec.attention_gate { spec.query_rows() } else { 0 };
+    let gated = if spec.attention_gate { 2 * spec.query_width() } else { 0 };
     spec.layers.iter().map(|layer| layer.mixer.mixed_width()).fold(gated, usize::max)
-}
-
-/// Columns of [`Scratch::beside`].
-fn beside(spec: &Spec) -> usize {
-    let both = |layer: &Layer| matches!(layer.mixer, Mixer::AttentionAndMamba2(_));
-    if spec.layers.iter().any(both) { spec.width } else { 0 }
 }
 
 /// The most value heads of a recurrent layer.

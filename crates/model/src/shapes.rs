@@ -84,6 +84,9 @@ pub struct Shape {
     short_conv: Option<ShortConvShape>,
     /// The layers of Mamba-2.
     mamba2: Option<Mamba2Shape>,
+    /// The layers without a projection of values: their values are their keys.
+    #[serde(default)]
+    values_of_keys: Vec<usize>,
     /// Keys that only this family has, without the family's name.
     #[serde(default)]
     keys: BTreeMap<String, KeyValue>,
@@ -129,6 +132,8 @@ enum KeyValue {
     Number(f32),
     Text(String),
     List(Vec<i32>),
+    /// A value for each layer, as runs of `[layers, value]`.
+    Runs(Vec<[u32; 2]>),
 }
 
 /// Llama 3.1's scaling, see [`RopeScaling::Llama3`].
@@ -304,7 +309,8 @@ impl Shape {
                 Slice::Expert { count, .. } => shape.insert(0, count),
                 _ => {}
             }
-            let head = decl.role == WeightRole::Head || (decl.role == WeightRole::Embedding && self.tied);
+            let embeds = matches!(decl.role, WeightRole::Embedding | WeightRole::PerLayerEmbedding);
+            let head = decl.role == WeightRole::Head || (embeds && self.tied);
             let cols = shape[shape.len() - 1];
             let matrix = MatrixInfo::new(&place.name, decl.role, spec.layers.len(), head, cols);
             let is_float = shape.len() == 1 || decl.role.is_table();
@@ -314,8 +320,8 @@ impl Shape {
         Ok(wanted)
     }
 
-    /// A model with the tensors that a family's reader looks at besides the metadata: the embedding (for its rows) and
-    /// the head. Their bytes are untouched zero pages, which take no memory.
+    /// A model with the tensors that a family's reader looks at besides the metadata: the embedding (for its rows), the
+    /// head, and keys where there are no values. Their bytes are untouched zero pages, which take no memory.
     fn sketch(&self, metadata: Metadata) -> Opened {
         let (dtype, shape) = (Dtype::F16, vec![self.vocab, self.width]);
         let tensor = |name: &str| PlacedTensor {
@@ -326,6 +332,7 @@ impl Shape {
             start: 0,
         };
         let mut tensors = vec![tensor("token_embd.weight")];
+        tensors.extend(self.values_of_keys.iter().map(|layer| tensor(&format!("blk.{layer}.attn_k.weight"))));
         if !self.tied {
             tensors.push(tensor("output.weight"));
         }
@@ -432,6 +439,19 @@ mod tests {
         assert_eq!(spec("granite4-micro").attention_scale, 1.0 / 64.0);
         let hybrid = spec("granite4-h-tiny");
         assert_eq!((hybrid.kv_layers(), hybrid.layers[15].rope, hybrid.experts()), (4, None, (64, 6)));
+        let gemma = spec("gemma4-e2b");
+        let told = |layer: usize| (gemma.query_width_of(&gemma.layers[layer]), gemma.kv_layer(layer));
+        assert_eq!(
+            [told(0), told(4), told(14), told(15), told(34)],
+            [(2048, 0), (4096, 4), (4096, 14), (2048, 13), (4096, 14)]
+        );
+        assert_eq!(
+            (gemma.kv_layers(), gemma.last_kept_layer(), gemma.layers[20].feed.width()),
+            (15, 14, 12_288)
+        );
+        assert_eq!(spec("gemma4-e4b").layers[41].kv, crate::KvSource::Layer(23));
+        let mixture = spec("gemma4-26b-a4b");
+        assert_eq!((mixture.experts(), mixture.layers[5].kv), ((128, 8), crate::KvSource::OneProjection));
     }
 
     #[test]

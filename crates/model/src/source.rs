@@ -15,7 +15,7 @@ mod windows;
 use crate::error::Error;
 use crate::name_table::Names;
 use crate::spec::{
-    Biases, Direction, FeedForward, Layer, LayerFactors, LmHead, NormKind, NormPlace, Positions, QkNorm, Spec,
+    Biases, Direction, Layer, LayerFactors, LmHead, NormKind, NormPlace, Positions, QkNorm, Spec,
 };
 use crate::tensors;
 use crate::weight_role::WeightRole;
@@ -224,7 +224,6 @@ impl<'a> Source<'a> {
         if layers > 4096 {
             return Err(self.bad(LAYERS, layers, "at most 4096".into()));
         }
-        let feed = FeedForward::Dense { width: self.feed_width(defaults)? };
         Ok(Spec {
             family,
             vocab,
@@ -233,13 +232,16 @@ impl<'a> Source<'a> {
             heads,
             kv_heads,
             head_dim,
-            layers: vec![Layer::attention(feed); layers],
+            layers: self.feeds(layers, defaults)?.into_iter().map(Layer::attention).collect(),
             norm: self.norm(defaults)?,
             norm_place: NormPlace::Pre,
             embedding_norm: false,
             final_norm: true,
             parallel: false,
             qk_norm: QkNorm::None,
+            value_norm: false,
+            per_layer_width: 0,
+            layer_scale: false,
             query_temperature: None,
             attention_gate: false,
             prediction_layers: 0,

@@ -1,20 +1,21 @@
 //! The spec of a model: everything in which decoders differ, and the list of weights that follows from it.
 
 mod attention;
+mod check;
 mod factors;
+mod layer_weights;
 mod norms;
 mod positions;
 
-use crate::error::{Error, require};
 use crate::heads::Heads;
 use crate::mixer::Mixer;
 use crate::mixture::Mixture;
 use crate::name_table::Names;
 use crate::rope::Rope;
-use crate::weight_role::{LayerWeight, WeightDecl, WeightRole, decl, put_if};
-use kernels::{Activation, Pairing};
+use crate::weight_role::{WeightDecl, WeightRole, decl, put_if};
+use kernels::{Activation, KvHeads, Pairing};
 
-pub use attention::{QkNorm, QueryTemperature};
+pub use attention::{KvSource, QkNorm, QueryTemperature};
 pub use factors::LayerFactors;
 pub use norms::{Norm, NormKind, NormPlace};
 pub use positions::{Direction, Positions};
@@ -32,9 +33,9 @@ pub struct Spec {
     pub context: usize,
     /// Query heads.
     pub heads: usize,
-    /// Key and value heads; divides `heads`.
+    /// Key and value heads of layers without [`Layer::heads`]; divides `heads`.
     pub kv_heads: usize,
-    /// Size of one head.
+    /// Size of one head in layers without [`Layer::heads`].
     pub head_dim: usize,
     /// The layers, first to last.
     pub layers: Vec<Layer>,
@@ -50,6 +51,12 @@ pub struct Spec {
     pub parallel: bool,
     /// The RMS norm of queries and keys.
     pub qk_norm: QkNorm,
+    /// Whether values are normalised too, head by head and without a weight.
+    pub value_norm: bool,
+    /// Width of the embedding that each layer has of a token, beside that of the model; 0 for none.
+    pub per_layer_width: usize,
+    /// Whether the output of each layer is multiplied by a number of its own.
+    pub layer_scale: bool,
     /// The factor on queries by their position.
     pub query_temperature: Option<QueryTemperature>,
     /// Whether the query projection gives, after each head's query, a gate of its output: `sigmoid(gate) · attention`.
@@ -117,6 +124,10 @@ pub struct Layer {
     pub window: Option<usize>,
     /// Index into [`Spec::ropes`]; `None` for a layer without rope.
     pub rope: Option<usize>,
+    /// The key and value heads of attention where they are not the spec's.
+    pub heads: Option<KvHeads>,
+    /// Where the keys and values of attention are from.
+    pub kv: KvSource,
     /// The feed-forward of this layer.
     pub feed: FeedForward,
     /// Whether the input of attention is normalised where the model is pre-norm; not in ModernBERT's first layer, whose
@@ -159,16 +170,28 @@ impl Spec {
         self.context = self.context.min(tokens.max(1));
     }
 
-    /// Width of all query heads together.
+    /// The key and value heads of a layer.
     #[must_use]
-    pub fn query_width(&self) -> usize {
-        self.heads * self.head_dim
+    pub fn heads_of(&self, layer: &Layer) -> KvHeads {
+        layer.heads.unwrap_or(KvHeads { kv_heads: self.kv_heads, head_dim: self.head_dim })
     }
 
-    /// Rows of the query projection: queries, and gates if there are some.
+    /// Width of all query heads of a layer together.
     #[must_use]
-    pub fn query_rows(&self) -> usize {
-        self.query_width() * if self.attention_gate { 2 } else { 1 }
+    pub fn query_width_of(&self, layer: &Layer) -> usize {
+        self.heads * self.heads_of(layer).head_dim
+    }
+
+    /// Width of all query heads together, in the widest layer.
+    #[must_use]
+    pub fn query_width(&self) -> usize {
+        self.layers.iter().map(|layer| self.query_width_of(layer)).max().unwrap_or(0)
+    }
+
+    /// Rows of a layer's query projection: queries, and gates if there are some.
+    #[must_use]
+    pub fn query_rows_of(&self, layer: &Layer) -> usize {
+        self.query_width_of(layer) * if self.attention_gate { 2 } else { 1 }
     }
 
     /// Whether sequences have recurrent states.
@@ -177,16 +200,33 @@ impl Spec {
         self.layers.iter().any(|layer| layer.state_floats() > 0)
     }
 
-    /// Layers of attention, which have a KV cache.
+    /// Layers with keys and values of their own, which are those of the KV cache.
     #[must_use]
     pub fn kv_layers(&self) -> usize {
-        self.layers.iter().filter(|layer| layer.mixer.is_attention()).count()
+        self.layers.iter().filter(|layer| layer.has_own_keys()).count()
     }
 
-    /// Width of all key heads together, which equals that of all value heads.
+    /// The layer of the KV cache that attention in layer `index` reads.
+    #[must_use]
+    pub fn kv_layer(&self, index: usize) -> usize {
+        let from = match self.layers[index].kv {
+            KvSource::Layer(earlier) => earlier,
+            KvSource::Own | KvSource::OneProjection => index,
+        };
+        self.layers[..from].iter().filter(|layer| layer.has_own_keys()).count()
+    }
+
+    /// The last layer that keeps something of a row for later rows: keys and values, or a state.
+    #[must_use]
+    pub fn last_kept_layer(&self) -> usize {
+        let keeps = |layer: &Layer| layer.has_own_keys() || layer.state_floats() > 0;
+        self.layers.iter().rposition(keeps).unwrap_or(0)
+    }
+
+    /// Width of all key heads together, which equals that of all value heads, in the widest layer.
     #[must_use]
     pub fn kv_width(&self) -> usize {
-        self.kv_heads * self.head_dim
+        self.layers.iter().map(|layer| self.heads_of(layer).width()).max().unwrap_or(0)
     }
 
     /// The widest feed-forward of any layer: of one expert, or of that which all rows use, where there are experts.
@@ -237,6 +277,10 @@ impl Spec {
         if let Some((rows, _)) = self.positions.learned() {
             all.push(decl(WeightRole::Position, &[rows, width]));
         }
+        let per_layer = self.layers.len() * self.per_layer_width;
+        put_if(&mut all, per_layer > 0, WeightRole::PerLayerEmbedding, &[self.vocab, per_layer]);
+        put_if(&mut all, per_layer > 0, WeightRole::PerLayerProjection, &[per_layer, width]);
+        put_if(&mut all, per_layer > 0, WeightRole::PerLayerNorm, &[self.per_layer_width]);
         put_if(&mut all, self.token_types > 0, WeightRole::TokenType, &[self.token_types, width]);
         put_if(&mut all, self.embedding_norm, WeightRole::EmbeddingNorm, &[width]);
         put_if(&mut all, self.embedding_norm && bias, WeightRole::EmbeddingNormBias, &[width]);
@@ -253,157 +297,25 @@ impl Spec {
         }
         all
     }
-
-    fn layer_weights(&self, layer: &Layer, put: &mut dyn FnMut(LayerWeight, &[usize])) {
-        let (width, q, kv) = (self.width, self.query_width(), self.kv_width());
-        let norm_bias = self.norm.bias;
-        let (pre, post) = (self.norm_place.before(), self.norm_place.after());
-        let (mixes, feeds) = (layer.mixer != Mixer::None, layer.feed != FeedForward::None);
-        let own_positions = matches!(self.positions, Positions::Disentangled { shared: false, .. });
-        let mut optional = |there: bool, part: LayerWeight, shape: &[usize]| {
-            if there {
-                put(part, shape);
-            }
-        };
-        let mixer_norm = pre && mixes && layer.attention_norm;
-        optional(mixer_norm, LayerWeight::AttentionNorm, &[width]);
-        optional(mixer_norm && norm_bias, LayerWeight::AttentionNormBias, &[width]);
-        let attends = layer.mixer.is_attention();
-        for (weight, bias, rows) in [
-            (LayerWeight::Query, LayerWeight::QueryBias, self.query_rows()),
-            (LayerWeight::Key, LayerWeight::KeyBias, kv),
-            (LayerWeight::Value, LayerWeight::ValueBias, kv),
-        ] {
-            optional(attends, weight, &[rows, width]);
-            optional(attends && self.biases.qkv, bias, &[rows]);
-        }
-        for (norm, heads) in [(LayerWeight::QueryNorm, self.heads), (LayerWeight::KeyNorm, self.kv_heads)] {
-            let norm_width = self.qk_norm.width(heads, self.head_dim);
-            optional(attends && norm_width.is_some(), norm, &[norm_width.unwrap_or(0)]);
-        }
-        optional(attends && self.sinks, LayerWeight::Sinks, &[self.heads]);
-        layer.mixer.weights(width, &mut |part, shape| optional(true, part, shape));
-        optional(mixes, LayerWeight::Out, &[width, layer.mixer.out_width(q)]);
-        optional(attends && self.biases.out, LayerWeight::OutBias, &[width]);
-        for (weight, bias) in [
-            (LayerWeight::PositionKey, LayerWeight::PositionKeyBias),
-            (LayerWeight::PositionQuery, LayerWeight::PositionQueryBias),
-        ] {
-            optional(own_positions, weight, &[q, width]);
-            optional(own_positions, bias, &[q]);
-        }
-        optional(post && mixes, LayerWeight::AttentionPostNorm, &[width]);
-        optional(post && mixes && norm_bias, LayerWeight::AttentionPostNormBias, &[width]);
-        let feed_norm = pre && feeds && !self.parallel;
-        optional(feed_norm, LayerWeight::FeedNorm, &[width]);
-        optional(feed_norm && norm_bias, LayerWeight::FeedNormBias, &[width]);
-        match layer.feed {
-            FeedForward::None => {}
-            FeedForward::Dense { width: ff } => {
-                optional(self.gated, LayerWeight::Gate, &[ff, width]);
-                optional(self.gated && self.biases.feed, LayerWeight::GateBias, &[ff]);
-                optional(true, LayerWeight::Up, &[ff, width]);
-                optional(self.biases.feed, LayerWeight::UpBias, &[ff]);
-                optional(true, LayerWeight::Down, &[width, ff]);
-                optional(self.biases.feed || self.biases.down, LayerWeight::DownBias, &[width]);
-            }
-            FeedForward::Experts(mixture) => {
-                mixture.weights(width, self.gated, &mut |part, shape| optional(true, part, shape));
-            }
-        }
-        optional(post && feeds, LayerWeight::FeedPostNorm, &[width]);
-        optional(post && feeds && norm_bias, LayerWeight::FeedPostNormBias, &[width]);
-    }
-
-    /// Checks the ranges of all dimensions, so that broken files and models beyond the kernels' limits are refused.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let limits = [
-            ("vocabulary", self.vocab, 1 << 24),
-            ("width", self.width, 1 << 20),
-            ("context", self.context, 1 << 28),
-            ("heads", self.heads, 4096),
-            ("key and value heads", self.kv_heads, self.heads),
-            ("head size", self.head_dim, kernels::MAX_HEAD_DIM),
-            ("layers", self.layers.len(), 4096),
-            ("layers of attention", self.kv_layers(), self.layers.len()),
-            ("feed-forward width", self.feed_width(), 1 << 22),
-        ];
-        for (what, value, limit) in limits {
-            require((1..=limit).contains(&value), what, value, &format!("1 to {limit}"))?;
-        }
-        require(
-            self.heads.is_multiple_of(self.kv_heads),
-            "heads",
-            self.heads,
-            &format!("a multiple of the {} key and value heads", self.kv_heads),
-        )?;
-        for rope in &self.ropes {
-            let ok =
-                rope.rotary_dim >= 2 && rope.rotary_dim.is_multiple_of(2) && rope.rotary_dim <= self.head_dim;
-            require(
-                ok,
-                "rotary dimensions",
-                rope.rotary_dim,
-                &format!("even, at most the head's {}", self.head_dim),
-            )?;
-            let finite = rope.base > 0.0 && rope.base.is_finite() && rope.mscale().is_finite();
-            require(finite, "rope base", rope.base, "a positive number")?;
-        }
-        self.check_positions()?;
-        require(self.token_types <= 256, "token types", self.token_types, "at most 256")?;
-        require(
-            self.positions.relative_rows() <= 1 << 16,
-            "relative positions",
-            self.positions.relative_rows(),
-            "at most 65536",
-        )?;
-        self.factors.check()?;
-        require(self.norm.eps.is_finite(), "norm epsilon", self.norm.eps, "a finite number")?;
-        if let Some(QueryTemperature { scale, step }) = self.query_temperature {
-            require(scale.is_finite(), "query temperature", scale, "a finite number")?;
-            require(step > 0, "step of the query temperature", step, "at least 1")?;
-        }
-        for layer in &self.layers {
-            require(layer.window != Some(0), "sliding window", 0, "at least 1")?;
-            layer.mixer.check()?;
-            if let FeedForward::Experts(mixture) = layer.feed
-                && let Some((what, value, expected)) = mixture.problem()
-            {
-                require(false, what, value, &expected)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks the ranges of what positions are computed from.
-    fn check_positions(&self) -> Result<(), Error> {
-        if let Some((rows, first)) = self.positions.learned() {
-            let most = rows.saturating_sub(first);
-            require(
-                self.context <= most,
-                "context",
-                self.context,
-                &format!("at most {most}, the learned positions"),
-            )?;
-        }
-        if let Positions::Buckets { buckets, max_distance, .. } = self.positions {
-            let ok = (4..=4096).contains(&buckets) && buckets.is_multiple_of(4) && max_distance > buckets / 4;
-            require(ok, "buckets of distance", buckets, "4 to 4096, a multiple of 4")?;
-        }
-        if let Positions::Disentangled { buckets, max_distance, .. } = self.positions {
-            let ok =
-                buckets == 0 || (buckets >= 4 && buckets.is_multiple_of(2) && max_distance > buckets / 2 + 1);
-            require(ok, "position buckets", buckets, "0, or even and at least 4")?;
-            require((1..=1 << 16).contains(&max_distance), "relative positions", max_distance, "1 to 65536")?;
-        }
-        Ok(())
-    }
 }
 
 impl Layer {
     /// A layer of attention over all positions, with the first rotary table.
     pub(crate) fn attention(feed: FeedForward) -> Layer {
-        Layer { mixer: Mixer::Attention, window: None, rope: Some(0), feed, attention_norm: true }
+        Layer {
+            mixer: Mixer::Attention,
+            window: None,
+            rope: Some(0),
+            heads: None,
+            kv: KvSource::Own,
+            feed,
+            attention_norm: true,
+        }
+    }
+
+    /// Whether the layer writes keys and values.
+    pub(crate) fn has_own_keys(&self) -> bool {
+        self.mixer.is_attention() && !matches!(self.kv, KvSource::Layer(_))
     }
 
     /// Values that the layer keeps of a sequence in its recurrent state; 0 for attention.

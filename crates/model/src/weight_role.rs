@@ -13,6 +13,12 @@ pub enum WeightRole {
     Head,
     /// The head's bias `[vocab]`.
     HeadBias,
+    /// The embedding of tokens for every layer `[vocab, layers * per_layer_width]`, which stays in the file.
+    PerLayerEmbedding,
+    /// The projection of the embedding to what it adds for every layer `[layers * per_layer_width, width]`.
+    PerLayerProjection,
+    /// The norm of that projection, for each layer apart `[per_layer_width]`.
+    PerLayerNorm,
     /// Learned position embedding `[positions, width]`.
     Position,
     /// Token type embedding `[types, width]`.
@@ -60,6 +66,12 @@ impl WeightRole {
         )
     }
 
+    /// Whether this matrix is neither packed nor copied: its rows are read from the mapped file as they are looked up.
+    #[must_use]
+    pub fn stays_in_file(self) -> bool {
+        self == WeightRole::PerLayerEmbedding
+    }
+
     /// Whether this matrix belongs to an encoder's heads, which are computed in f32.
     #[must_use]
     pub fn is_task(self) -> bool {
@@ -69,7 +81,17 @@ impl WeightRole {
     /// The usual value of a vector's weights: 1 for norms, a slow decay for recurrent states, 0 for biases.
     pub(crate) fn usual(self) -> f32 {
         match self {
-            WeightRole::Layer(_, LayerWeight::MixerNorm | LayerWeight::Skip) => 1.0,
+            WeightRole::Layer(
+                _,
+                LayerWeight::MixerNorm
+                | LayerWeight::Skip
+                | LayerWeight::Scale
+                | LayerWeight::RouterNorm
+                | LayerWeight::ExpertScales
+                | LayerWeight::ExpertsNorm
+                | LayerWeight::ExpertsPostNorm
+                | LayerWeight::SharedPostNorm,
+            ) => 1.0,
             WeightRole::Layer(_, LayerWeight::DecayRate) => -0.1,
             role if role.is_norm() => 1.0,
             _ => 0.0,
@@ -79,7 +101,7 @@ impl WeightRole {
     /// Whether this is the weight of a norm.
     pub(crate) fn is_norm(self) -> bool {
         match self {
-            WeightRole::FinalNorm | WeightRole::EmbeddingNorm => true,
+            WeightRole::FinalNorm | WeightRole::EmbeddingNorm | WeightRole::PerLayerNorm => true,
             WeightRole::Layer(_, part) => matches!(
                 part,
                 LayerWeight::AttentionNorm
@@ -88,6 +110,7 @@ impl WeightRole {
                     | LayerWeight::KeyNorm
                     | LayerWeight::AttentionPostNorm
                     | LayerWeight::FeedPostNorm
+                    | LayerWeight::PerLayerPostNorm
             ),
             _ => false,
         }
@@ -127,6 +150,10 @@ pub enum LayerWeight {
     DownBias,
     FeedPostNorm,
     FeedPostNormBias,
+    PerLayerGate,
+    PerLayerOut,
+    PerLayerPostNorm,
+    Scale,
     Router,
     RouterBias,
     ExpertGate(usize),
@@ -147,6 +174,11 @@ pub enum LayerWeight {
     ExpertGateBiases,
     ExpertUpBiases,
     ExpertDownBiases,
+    RouterNorm,
+    ExpertScales,
+    ExpertsNorm,
+    ExpertsPostNorm,
+    SharedPostNorm,
     SharedRouter,
     SharedGate,
     SharedUp,

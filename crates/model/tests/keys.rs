@@ -53,11 +53,16 @@ fn bases() -> Vec<(&'static str, &'static str, Value)> {
         ("GraniteMoeHybridForCausalLM", "granite4-h", json!({})),
         ("NemotronHForCausalLM", "nemotron-h-groups", json!({})),
         ("FalconH1ForCausalLM", "falcon-h1-norm", json!({"mamba_d_ssm": null})),
+        (
+            "Gemma4ForCausalLM",
+            "gemma4",
+            json!({"enable_moe_block": true, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 8}),
+        ),
     ]
 }
 
 /// Keys that change nothing that is computed for an answer, with the reason.
-const NEUTRAL: [(&str, &str); 33] = [
+const NEUTRAL: [(&str, &str); 34] = [
     ("attention_dropout", "training"),
     ("residual_dropout", "training"),
     ("embd_pdrop", "training"),
@@ -74,6 +79,7 @@ const NEUTRAL: [(&str, &str); 33] = [
     ("use_cache", "keys and values are kept anyway"),
     ("pretraining_tp", "the same sums in another order"),
     ("vocab_size", "the embedding's rows are counted"),
+    ("vocab_size_per_layer_input", "the rows of the table are checked"),
     // Of Qwen3 MoE it is no key of the class any more; it is read as Qwen3's.
     ("keys_to_ignore_at_inference", "no key of a file"),
     ("transformers_version", "who wrote the file"),

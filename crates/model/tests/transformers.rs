@@ -7,7 +7,9 @@ use crate::runner;
 use cpu::Tier;
 use kernels::{Activation, KvDtype, Precision};
 use model::mixture::{RouterBias, Score};
-use model::{DeltaNet, FeedForward, LayerFactors, Mamba2, Mixer, Mixture, QkNorm, RopeScaling, Spec};
+use model::{
+    DeltaNet, FeedForward, KvSource, LayerFactors, Mamba2, Mixer, Mixture, QkNorm, Rope, RopeScaling, Spec,
+};
 use runner::{Run, Runner, Sequence, cases, error, files, fixtures, prompts, truth};
 use std::path::Path;
 
@@ -135,7 +137,7 @@ fn change_mixtures(spec: &mut Spec, change: impl Fn(&mut Mixture)) {
 #[test]
 fn a_feature_left_out_is_noticed() {
     type Feature = (&'static str, fn(&Spec) -> bool, fn(&mut Spec));
-    let features: [Feature; 30] = [
+    let features: [Feature; 32] = [
         (
             "window",
             |s| s.layers.iter().any(|l| l.window.is_some()),
@@ -156,7 +158,20 @@ fn a_feature_left_out_is_noticed() {
             |s| s.ropes[0].scaling != RopeScaling::None,
             |s| s.ropes[0].scaling = RopeScaling::None,
         ),
-        ("local rope", |s| s.ropes.len() > 1, |s| s.layers.iter_mut().for_each(|l| l.rope = Some(0))),
+        (
+            "local rope",
+            |s| s.ropes.len() > 1,
+            |s| s.ropes[1] = Rope { rotary_dim: s.ropes[1].rotary_dim, ..s.ropes[0].clone() },
+        ),
+        ("norm of values", |s| s.value_norm, |s| s.value_norm = false),
+        (
+            "the layer whose keys are shared",
+            |s| s.layers.iter().any(|l| l.kv == KvSource::Layer(1)),
+            |s| {
+                let shared = s.layers.iter_mut().filter(|l| l.kv == KvSource::Layer(1));
+                shared.for_each(|l| l.kv = KvSource::Layer(0));
+            },
+        ),
         ("score cap", |s| s.attention_soft_cap.is_some(), |s| s.attention_soft_cap = None),
         ("logit cap", |s| s.logit_soft_cap.is_some(), |s| s.logit_soft_cap = None),
         ("embedding scale", |s| s.embedding_scale != 1.0, |s| s.embedding_scale = 1.0),
@@ -234,7 +249,8 @@ fn a_feature_left_out_is_noticed() {
         ),
         (
             "scale of experts' weights, beside a shared expert",
-            |s| mixture(s).and_then(|mixture| mixture.shared).is_some(),
+            // Not where the sum of the experts is normalised.
+            |s| mixture(s).is_some_and(|mixture| mixture.shared.is_some() && !mixture.beside),
             |s| change_mixtures(s, |mixture| mixture.router.scale = 1.01),
         ),
         (

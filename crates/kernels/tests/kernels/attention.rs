@@ -1,7 +1,9 @@
 //! Attention against its formula.
 
 use cpu::{Pool, Tier};
-use kernels::{AttentionParams, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, Mask, SeqRows, attention};
+use kernels::{
+    AttentionParams, BLOCK_TOKENS, Compute, KvDtype, KvHeads, KvPool, KvShape, Mask, SeqRows, attention,
+};
 
 /// Of layer 0, with neither window nor soft cap.
 fn plain(heads: usize, scale: f32) -> AttentionParams<'static> {
@@ -91,11 +93,13 @@ fn check(case: &Case, dtype: KvDtype) {
     for tier in Tier::available() {
         let c = Compute::new(tier, Pool::new(2, None).unwrap());
         let count = len.div_ceil(BLOCK_TOKENS);
-        let shape = KvShape { layers: 2, blocks: count + 2, kv_heads, head_dim: dim, dtype };
-        let mut pool = KvPool::new(shape).unwrap();
+        // The layers around it have heads of other sizes.
+        let others = [KvHeads { kv_heads: 3, head_dim: 24 }, KvHeads { kv_heads: 1, head_dim: 5 }];
+        let layers = vec![others[0], KvHeads { kv_heads, head_dim: dim }, others[1]];
+        let mut pool = KvPool::new(KvShape { layers, blocks: count + 2, dtype }).unwrap();
         // Unwritten and foreign memory must not matter: fill everything with NaN first.
         let poison = vec![f32::NAN; kv_heads * dim];
-        for block in 0..shape.blocks as u32 {
+        for block in 0..count as u32 + 2 {
             for offset in 0..BLOCK_TOKENS as u32 {
                 pool.write(&c, 1, &poison, &poison, &[(block, offset)]);
             }
@@ -119,6 +123,10 @@ fn check(case: &Case, dtype: KvDtype) {
                 let rows = first * heads * dim..(first + n) * heads * dim;
                 let seq = SeqRows::last(0..n, first, &blocks);
                 let o = &mut out[rows.clone()];
+                for (layer, other) in [0, 2].into_iter().zip(others) {
+                    let foreign = vec![f32::NAN; slots.len() * other.width()];
+                    pool.write(&c, layer, &foreign, &foreign, &slots);
+                }
                 let params = AttentionParams {
                     layer: 1,
                     mask: Mask::Causal { window },
@@ -168,13 +176,38 @@ fn attention_matches_its_formula_in_any_chunks() {
 }
 
 #[test]
+fn the_widest_heads_are_attended_to() {
+    let base = Case { heads: 4, kv_heads: 2, dim: 512, len: 40, window: None, cap: None, sinks: false };
+    for dtype in KvDtype::ALL {
+        check(&base, dtype);
+    }
+    check(&Case { heads: 8, kv_heads: 1, dim: 512, window: Some(9), ..base }, KvDtype::Bf16);
+    let wider = KvShape::alike(1, KvHeads { kv_heads: 1, head_dim: 513 }, 1, KvDtype::F16);
+    assert!(KvPool::new(wider).is_err());
+}
+
+#[test]
+fn a_block_has_the_bytes_of_all_its_layers() {
+    let [narrow, wide] = [KvHeads { kv_heads: 4, head_dim: 64 }, KvHeads { kv_heads: 1, head_dim: 256 }];
+    for dtype in KvDtype::ALL {
+        let of = |layers: &[KvHeads]| KvShape { layers: layers.to_vec(), blocks: 3, dtype };
+        let both = of(&[narrow, wide, narrow]);
+        let alone = 2 * of(&[narrow]).block_bytes() + of(&[wide]).block_bytes();
+        assert_eq!(both.block_bytes(), alone, "{dtype:?}");
+        let layers: usize = (0..3).map(|layer| both.layer_bytes(layer)).sum();
+        assert_eq!(both.block_bytes(), layers, "{dtype:?}");
+        assert_eq!(KvPool::new(both).unwrap().bytes(), 3 * alone, "{dtype:?}");
+    }
+}
+
+#[test]
 fn eight_bits_take_rows_of_nothing_and_of_any_size_and_hide_no_overflow() {
     let (heads, dim) = (2, 40);
-    let shape = KvShape { layers: 1, blocks: 1, kv_heads: 1, head_dim: dim, dtype: KvDtype::Q8_0 };
+    let shape = KvShape::alike(1, KvHeads { kv_heads: 1, head_dim: dim }, 1, KvDtype::Q8_0);
     for tier in Tier::available() {
         let c = Compute::new(tier, Pool::new(1, None).unwrap());
         let attend = |q: f32, rows: &[(f32, f32)]| {
-            let mut pool = KvPool::new(shape).unwrap();
+            let mut pool = KvPool::new(shape.clone()).unwrap();
             for (p, (k, v)) in rows.iter().enumerate() {
                 pool.write(&c, 0, &[*k; 40], &[*v; 40], &[(0, p as u32)]);
             }
@@ -202,7 +235,7 @@ fn eight_bits_take_rows_of_nothing_and_of_any_size_and_hide_no_overflow() {
 
 #[test]
 fn eight_bits_take_half_the_memory() {
-    let shape = |dtype| KvShape { layers: 36, blocks: 1, kv_heads: 8, head_dim: 128, dtype };
+    let shape = |dtype| KvShape::alike(36, KvHeads { kv_heads: 8, head_dim: 128 }, 1, dtype);
     let bytes = |dtype| shape(dtype).block_bytes() / BLOCK_TOKENS;
     assert_eq!(bytes(KvDtype::Bf16), 36 * 8 * 2 * 128 * 2);
     // 128 codes and four scales of a key, 128 codes and one scale of a value.
@@ -219,7 +252,7 @@ fn sequences_in_one_batch_do_not_touch_each_other() {
 fn sequences_apart(dtype: KvDtype) {
     let c = Compute::new(Tier::best(), Pool::new(2, None).unwrap());
     let (heads, dim, lens) = (4, 16, [5usize, 1, 40, 9]);
-    let shape = KvShape { layers: 1, blocks: 8, kv_heads: 2, head_dim: dim, dtype };
+    let shape = KvShape::alike(1, KvHeads { kv_heads: 2, head_dim: dim }, 8, dtype);
     let mut seed = 1;
     let total: usize = lens.iter().sum();
     let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| noise(&mut seed)).collect() };

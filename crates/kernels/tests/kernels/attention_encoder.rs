@@ -2,8 +2,8 @@
 
 use cpu::{Pool, Tier};
 use kernels::{
-    AttentionParams, BLOCK_TOKENS, Compute, DisentangledBias, DistanceBias, KvDtype, KvPool, KvShape, Mask,
-    NO_STATE, PositionScores, RelativeIndex, ScoreBias, SeqRows, attention,
+    AttentionParams, BLOCK_TOKENS, Compute, DisentangledBias, DistanceBias, KvDtype, KvHeads, KvPool,
+    KvShape, Mask, NO_STATE, PositionScores, RelativeIndex, ScoreBias, SeqRows, attention,
 };
 
 use crate::biases::{fixture, values};
@@ -30,6 +30,10 @@ impl Case {
         let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| noise(&mut seed)).collect() };
         let (q, kv) = (self.len * self.heads * self.dim, self.len * self.kv_heads * self.dim);
         Inputs { q: random(q), k: random(kv), v: random(kv) }
+    }
+
+    fn kv(&self) -> KvHeads {
+        KvHeads { kv_heads: self.kv_heads, head_dim: self.dim }
     }
 
     fn scale(&self) -> f32 {
@@ -89,11 +93,12 @@ fn limit(dtype: KvDtype) -> f64 {
 /// A pool of one layer with the keys and values of a text in its blocks; all else, of the last block too, is NaN.
 fn pool(c: &Compute, case: &Case, inputs: &Inputs, blocks: &[u32], dtype: KvDtype) -> KvPool {
     let cols = case.kv_heads * case.dim;
-    let shape =
-        KvShape { layers: 1, blocks: blocks.len() + 3, kv_heads: case.kv_heads, head_dim: case.dim, dtype };
+    let shape = KvShape::alike(1, case.kv(), blocks.len() + 3, dtype);
     let mut pool = KvPool::new(shape).unwrap();
     let poison = vec![f32::NAN; cols];
-    for slot in (0..shape.blocks as u32).flat_map(|block| (0..BLOCK_TOKENS as u32).map(move |o| (block, o))) {
+    for slot in
+        (0..blocks.len() as u32 + 3).flat_map(|block| (0..BLOCK_TOKENS as u32).map(move |o| (block, o)))
+    {
         pool.write(c, 0, &poison, &poison, &[slot]);
     }
     let slots: Vec<_> =
@@ -220,7 +225,7 @@ fn texts_of_a_batch_do_not_touch_each_other() {
     for (tier, dtype) in
         Tier::available().into_iter().flat_map(|tier| KvDtype::ALL.map(|dtype| (tier, dtype)))
     {
-        let shape = KvShape { layers: 1, blocks: 8, kv_heads: case.kv_heads, head_dim: case.dim, dtype };
+        let shape = KvShape::alike(1, case.kv(), 8, dtype);
         let c = Compute::new(tier, Pool::new(2, None).unwrap());
         let mut pool = KvPool::new(shape).unwrap();
         let (mut seqs, mut slots) = (Vec::new(), Vec::new());

@@ -2,7 +2,7 @@
 
 use cpu::{Pool, Tier};
 use kernels::{
-    Activation, CausalConv, Compute, KvDtype, KvPool, KvShape, LinearAttention, LinearRows, SeqRows,
+    Activation, CausalConv, Compute, KvDtype, KvHeads, KvPool, KvShape, LinearAttention, LinearRows, SeqRows,
     StatePool, StateRule, StateShape, causal_conv, gated_norm_groups, l2_norm_heads, linear_attention,
 };
 
@@ -171,7 +171,7 @@ fn sequences_have_states_of_their_own_and_snapshots_bring_them_back() {
     let x = values(6 * row_len, 13);
     let (decay, gain) = (vec![0.9; 12], vec![0.5; 12]);
     let shape_of = StateShape { states: 3, floats: shape.state_floats() };
-    let kv = KvShape { layers: 1, blocks: 1, kv_heads: 1, head_dim: 4, dtype: KvDtype::F32 };
+    let kv = KvShape::alike(1, KvHeads { kv_heads: 1, head_dim: 4 }, 1, KvDtype::F32);
     let mut pool = KvPool::with_states(kv, shape_of).unwrap();
     let states = pool.states_mut();
     (0..3).for_each(|state| states.clear(state));

@@ -20,8 +20,8 @@ enum Neutral {
 /// The key, its neutral value, the expected value for the error message, and the families that implement it.
 type Rule = (Key, Neutral, &'static str, &'static [&'static str]);
 
-/// The families whose attention is bidirectional.
-const ENCODERS: &[&str] = &[
+/// The families that read in which direction attention goes: encoders, and the one where it may be that of pictures.
+const DIRECTED: &[&str] = &[
     "bert",
     "roberta",
     "distilbert",
@@ -33,6 +33,7 @@ const ENCODERS: &[&str] = &[
     "gte",
     "deberta",
     "gemma-embedding",
+    "gemma4",
 ];
 
 /// The families with experts.
@@ -49,6 +50,7 @@ const MIXTURES: &[&str] = &[
     "granitehybrid",
     "nemotron_h",
     "nemotron_h_moe",
+    "gemma4",
 ];
 
 /// The families with an expert that every row uses.
@@ -66,13 +68,13 @@ const RULES: &[Rule] = &[
         Key("attention.causal", &["is_causal"]),
         Neutral::On,
         "true: attention in both directions is not built for this family",
-        ENCODERS,
+        DIRECTED,
     ),
     (
         Key("", &["use_bidirectional_attention"]),
         Neutral::Off,
         "false: attention in both directions is not built for this family",
-        ENCODERS,
+        DIRECTED,
     ),
     (
         Key("attention.clamp_kqv", &["clip_qkv"]),
@@ -96,7 +98,7 @@ const RULES: &[Rule] = &[
         Key("final_logit_softcapping", &["final_logit_softcapping"]),
         Neutral::Off,
         "0, for this family",
-        &["gemma2", "gemma3"],
+        &["gemma2", "gemma3", "gemma4"],
     ),
     (Key("expert_count", &[]), Neutral::Off, "0: this family has no experts here", MIXTURES),
     (
@@ -139,7 +141,12 @@ const RULES: &[Rule] = &[
         &["qwen35", "qwen35moe"],
     ),
     (Key("attention.temperature_scale", &[]), Neutral::Off, "0, for this family", &["mistral3"]),
-    (Key("attention.shared_kv_layers", &[]), Neutral::Off, "0: shared keys and values are not built", &[]),
+    (
+        Key("attention.shared_kv_layers", &[]),
+        Neutral::Off,
+        "0: shared keys and values are not built",
+        &["gemma4"],
+    ),
     (Key("nextn_predict_layers", &[]), Neutral::Off, "0: prediction layers are not built", PREDICTING),
     (Key("", &["use_mrope"]), Neutral::Off, "false: rope in sections is not built", &[]),
 ];

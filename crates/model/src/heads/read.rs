@@ -24,6 +24,13 @@ pub(crate) fn read(source: &Source, spec: &Spec) -> Result<Option<Box<Heads>>, E
         let what = format!("an encoder of the family {}", spec.family);
         return Err(Error::Head { what, problem: "encoders with experts are not built".into() });
     }
+    if spec.layers.iter().any(|layer| layer.heads.is_some()) {
+        let what = format!("an encoder of the family {}", spec.family);
+        return Err(Error::Head {
+            what,
+            problem: "encoders with heads of their own in a layer are not built".into(),
+        });
+    }
     if spec.parallel {
         let what = format!("an encoder of the family {}", spec.family);
         return Err(Error::Head { what, problem: "encoders with parallel blocks are not built".into() });

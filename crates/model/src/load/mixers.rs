@@ -1,7 +1,7 @@
 //! Assembles the weights of the mixers from those that were loaded.
 
 use super::WeightLoader;
-use crate::blocks::{AttentionWeights, DeltaNetWeights, Mamba2Weights, MixerWeights, ShortConvWeights};
+use crate::blocks::{DeltaNetWeights, Mamba2Weights, MixerWeights, ShortConvWeights};
 use crate::mixer::{DeltaNet, Mamba2, Mixer};
 use crate::spec::Layer;
 use crate::weight_role::{LayerWeight, WeightRole};
@@ -11,10 +11,9 @@ impl WeightLoader<'_> {
     pub(super) fn mixer(&mut self, layer: usize) -> MixerWeights {
         let before = &self.spec.layers[..layer];
         let state = before.iter().map(Layer::state_floats).sum();
-        let kv_layer = before.iter().filter(|layer| layer.mixer.is_attention()).count();
         match self.spec.layers[layer].mixer {
             Mixer::None => MixerWeights::None,
-            Mixer::Attention => MixerWeights::Attention(Box::new(self.attention(layer, kv_layer))),
+            Mixer::Attention => MixerWeights::Attention(Box::new(self.attention(layer))),
             Mixer::DeltaNet(net) => MixerWeights::DeltaNet(Box::new(self.delta_net(layer, net, state))),
             Mixer::ShortConv(shape) => {
                 let role = |part| WeightRole::Layer(layer, part);
@@ -24,22 +23,10 @@ impl WeightLoader<'_> {
             }
             Mixer::Mamba2(net) => MixerWeights::Mamba2(Box::new(self.mamba2(layer, net, state))),
             Mixer::AttentionAndMamba2(net) => {
-                let both = (self.attention(layer, kv_layer), self.mamba2(layer, net, state));
+                let both = (self.attention(layer), self.mamba2(layer, net, state));
                 MixerWeights::AttentionAndMamba2(Box::new(both))
             }
         }
-    }
-
-    fn attention(&mut self, layer: usize, kv_layer: usize) -> AttentionWeights {
-        let role = |part| WeightRole::Layer(layer, part);
-        let query = self.linear(role(LayerWeight::Query), role(LayerWeight::QueryBias));
-        let key = self.linear(role(LayerWeight::Key), role(LayerWeight::KeyBias));
-        let value = self.linear(role(LayerWeight::Value), role(LayerWeight::ValueBias));
-        let formats = query.matrix.activations() | key.matrix.activations() | value.matrix.activations();
-        let query_norm = self.vectors.remove(&role(LayerWeight::QueryNorm));
-        let key_norm = self.vectors.remove(&role(LayerWeight::KeyNorm));
-        let sinks = self.vectors.remove(&role(LayerWeight::Sinks));
-        AttentionWeights { query, key, value, formats, query_norm, key_norm, sinks, kv_layer }
     }
 
     fn delta_net(&mut self, layer: usize, shape: DeltaNet, state: usize) -> DeltaNetWeights {

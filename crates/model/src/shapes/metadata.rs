@@ -16,6 +16,22 @@ impl Shape {
         let mut own = |key: &str, value| {
             keys.insert(format!("{}.{key}", self.family), value);
         };
+        // First: what is there already is not changed.
+        for (key, value) in &self.keys {
+            own(
+                key,
+                match value {
+                    KeyValue::Flag(flag) => Value::Bool(*flag),
+                    KeyValue::List(numbers) => Value::Array(Array::I32(numbers.clone())),
+                    KeyValue::Number(number) => Value::F32(*number),
+                    KeyValue::Text(text) => Value::String(text.clone()),
+                    KeyValue::Runs(runs) => {
+                        let layers = runs.iter().flat_map(|&[count, value]| vec![value; count as usize]);
+                        Value::Array(Array::U32(layers.collect()))
+                    }
+                },
+            );
+        }
         let eps = if self.layer_norm { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
         for (key, size) in [
             ("block_count", self.layers),
@@ -40,17 +56,6 @@ impl Shape {
             own(key, Value::U32(size as u32));
         }
         self.rope_keys(&mut own);
-        for (key, value) in &self.keys {
-            own(
-                key,
-                match value {
-                    KeyValue::Flag(flag) => Value::Bool(*flag),
-                    KeyValue::Number(number) => Value::F32(*number),
-                    KeyValue::Text(text) => Value::String(text.clone()),
-                    KeyValue::List(numbers) => Value::Array(Array::I32(numbers.clone())),
-                },
-            );
-        }
         vocabulary::put(&mut keys, self.vocab);
         keys
     }

@@ -47,8 +47,8 @@ pub(super) struct MatrixInfo<'a> {
     pub(super) cols: usize,
     /// Whether the matrix is of an expert.
     pub(super) expert: bool,
-    /// Whether the matrix is a router, which stays in f32.
-    pub(super) router: bool,
+    /// The format of a matrix that is never quantized.
+    pub(super) unquantized: Option<Dtype>,
 }
 
 impl<'a> MatrixInfo<'a> {
@@ -69,7 +69,11 @@ impl<'a> MatrixInfo<'a> {
             Some(LayerWeight::ExpertGate(_) | LayerWeight::ExpertUp(_) | LayerWeight::ExpertDown(_))
         );
         let router = matches!(part, Some(LayerWeight::Router | LayerWeight::SharedRouter));
-        MatrixInfo { name, layer, layers, head, cols, expert, router }
+        let unquantized = match role {
+            WeightRole::PerLayerProjection => Some(Dtype::BF16),
+            _ => router.then_some(Dtype::F32),
+        };
+        MatrixInfo { name, layer, layers, head, cols, expert, unquantized }
     }
 }
 
@@ -82,8 +86,8 @@ impl Recipe {
 
     /// The format of one matrix.
     pub(super) fn format(&self, place: &MatrixInfo) -> Dtype {
-        if place.router {
-            return Dtype::F32;
+        if let Some(format) = place.unquantized {
+            return format;
         }
         if !self.base.is_quantized() {
             return self.base;
@@ -126,8 +130,8 @@ mod tests {
     use super::*;
 
     fn format(recipe: &str, name: &str, layer: Option<usize>, head: bool, cols: usize) -> Dtype {
-        let (expert, router) = (name.contains(".7."), name.contains("inp"));
-        let matrix = MatrixInfo { name, layer, layers: 28, head, cols, expert, router };
+        let (expert, unquantized) = (name.contains(".7."), name.contains("inp").then_some(Dtype::F32));
+        let matrix = MatrixInfo { name, layer, layers: 28, head, cols, expert, unquantized };
         Recipe::named(recipe).unwrap().format(&matrix)
     }
 

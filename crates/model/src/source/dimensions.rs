@@ -2,7 +2,8 @@
 
 use super::{Defaults, FEED, Key, Source};
 use crate::error::Error;
-use crate::spec::{Norm, NormKind};
+use crate::spec::{FeedForward, Norm, NormKind};
+use serde_json::Value;
 
 pub(super) const KV_HEADS: Key = Key("attention.head_count_kv", &["num_key_value_heads"]);
 const RMS_EPS: Key = Key("attention.layer_norm_rms_epsilon", &["rms_norm_eps", "norm_eps"]);
@@ -18,12 +19,24 @@ impl Source<'_> {
         })
     }
 
-    /// Rows of gate and up: of a GGUF that lists them for each layer, the most of any.
-    pub(super) fn feed_width(&self, defaults: &Defaults) -> Result<usize, Error> {
-        match self.listed_sizes(FEED).filter(|_| defaults.listed) {
-            Some(list) => Ok(list.into_iter().max().unwrap_or(0)),
-            None => self.need(FEED, defaults.feed),
+    /// The feed-forward of each layer: as wide as a GGUF lists, or all alike.
+    pub(super) fn feeds(&self, layers: usize, defaults: &Defaults) -> Result<Vec<FeedForward>, Error> {
+        let dense = |width| FeedForward::Dense { width };
+        match self.listed_sizes(FEED) {
+            Some(list) if list.len() == layers => Ok(list.into_iter().map(dense).collect()),
+            Some(list) => Err(self.bad(FEED, list.len(), format!("one for each of the {layers} layers"))),
+            None => Ok(vec![dense(self.need(FEED, defaults.feed)?); layers]),
         }
+    }
+
+    /// The value that `per_layer_config` of `config.json` has for one layer only.
+    pub(crate) fn layer_size(&self, layer: usize, name: &'static str) -> Result<Option<usize>, Error> {
+        let own = self.value(&["per_layer_config"]).and_then(|all| all.get(layer.to_string())?.get(name));
+        let Some(value) = own.filter(|value| !value.is_null()) else { return Ok(None) };
+        let whole = Value::as_u64(value).and_then(|n| usize::try_from(n).ok());
+        let key = Key("", &["per_layer_config"]);
+        let told = || format!("{name} of layer {layer}: {value}");
+        whole.map(Some).ok_or_else(|| self.bad(key, told(), "a whole number".into()))
     }
 
     /// The kind of every norm, by the family, and its epsilon.

@@ -7,7 +7,7 @@ use crate::spec::{FeedForward, Spec};
 
 const COUNT: Key =
     Key("expert_count", &["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"]);
-const USED: Key = Key("expert_used_count", &["num_experts_per_tok", "moe_k"]);
+const USED: Key = Key("expert_used_count", &["num_experts_per_tok", "moe_k", "top_k_experts"]);
 const SCALE: Key = Key("expert_weights_scale", &["routed_scaling_factor"]);
 const GATING: Key = Key("expert_gating_func", &[]);
 const NORM: Key = Key("expert_weights_norm", &["norm_topk_prob"]);
@@ -47,7 +47,7 @@ impl Source<'_> {
         if !router.scale.is_finite() {
             return Err(self.bad(SCALE, router.scale, "a finite number".into()));
         }
-        Ok(Mixture { count, used, width, biases: false, router, shared: None })
+        Ok(Mixture { count, used, width, biases: false, router, shared: None, beside: false })
     }
 
     /// The groups of experts that a router may pick from, if there is more than one.

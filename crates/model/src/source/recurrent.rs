@@ -15,7 +15,7 @@ const STEP_LIMITS: Key = Key("", &["time_step_limit", "mamba_dt_limit"]);
 
 impl Source<'_> {
     /// A list of integers of a GGUF; `None` if the key is absent or no such list.
-    pub(super) fn listed_sizes(&self, key: Key) -> Option<Vec<usize>> {
+    pub(crate) fn listed_sizes(&self, key: Key) -> Option<Vec<usize>> {
         let (Format::Gguf { .. }, Metadata::Gguf(keys)) = (&self.form, self.opened.metadata()) else {
             return None;
         };

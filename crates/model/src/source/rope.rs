@@ -19,7 +19,7 @@ const KIND: Key = Key("rope.scaling.type", &["rope_type"]);
 
 impl Source<'_> {
     /// The rotary table of all layers, or of the global layers if there are local ones.
-    pub(super) fn rope(&self, head_dim: usize, defaults: &Defaults) -> Result<Rope, Error> {
+    pub(crate) fn rope(&self, head_dim: usize, defaults: &Defaults) -> Result<Rope, Error> {
         match self.form {
             Format::Gguf { .. } => self.gguf_rope(head_dim, defaults),
             Format::HuggingFace { .. } => self.hf_rope(head_dim, defaults, "full_attention"),
@@ -34,7 +34,8 @@ impl Source<'_> {
             let defaults = Defaults { rope_base: base, ..Defaults::default() };
             return self.hf_rope(head_dim, &defaults, "sliding_attention");
         }
-        Ok(Rope { rotary_dim: head_dim, base: stored.unwrap_or(base), scaling: RopeScaling::None })
+        let rotary_dim = self.size(Key("rope.dimension_count_swa", &[]))?.unwrap_or(head_dim);
+        Ok(Rope { rotary_dim, base: stored.unwrap_or(base), scaling: RopeScaling::None })
     }
 
     /// ModernBERT's two tables: of global layers, and of local ones.
@@ -139,6 +140,10 @@ impl Source<'_> {
             let stretch = alpha.powf(rotary_dim as f64 / (rotary_dim as f64 - 2.0).max(1.0));
             return Ok(Rope { rotary_dim, base: (base * stretch) as f32, scaling: RopeScaling::None });
         }
+        if params.kind()? == "proportional" {
+            let factor = params.number("factor")?.unwrap_or(1.0);
+            return Ok(Rope::proportional(head_dim, base as f32, partial, factor as f32));
+        }
         Ok(Rope { rotary_dim, base: base as f32, scaling: params.scaling(rotary_dim)? })
     }
 }
@@ -189,14 +194,17 @@ impl Parameters<'_> {
         }
     }
 
-    fn scaling(&self, rotary_dim: usize) -> Result<RopeScaling, Error> {
-        let kind = match self.own("rope_type").or_else(|| self.own("type")) {
-            None => "default",
+    fn kind(&self) -> Result<&str, Error> {
+        match self.own("rope_type").or_else(|| self.own("type")) {
+            None => Ok("default"),
             Some(kind) => {
-                kind.as_str().ok_or_else(|| self.wrong("rope_type", kind.to_string(), "a text".into()))?
+                kind.as_str().ok_or_else(|| self.wrong("rope_type", kind.to_string(), "a text".into()))
             }
-        };
-        match kind {
+        }
+    }
+
+    fn scaling(&self, rotary_dim: usize) -> Result<RopeScaling, Error> {
+        match self.kind()? {
             "default" => Ok(RopeScaling::None),
             "linear" => Ok(RopeScaling::Linear { factor: self.required("factor")? }),
             "llama3" => Ok(RopeScaling::Llama3 {
@@ -211,7 +219,7 @@ impl Parameters<'_> {
             other => Err(self.wrong(
                 "rope_type",
                 other.to_owned(),
-                "default, linear, llama3, yarn or longrope".into(),
+                "default, linear, llama3, yarn, longrope or proportional".into(),
             )),
         }
     }

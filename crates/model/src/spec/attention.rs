@@ -24,6 +24,17 @@ impl QkNorm {
     }
 }
 
+/// Where the keys and values of an attention layer are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KvSource {
+    /// Two projections of its own.
+    Own,
+    /// One projection of its own: a value is its key before norm and rope.
+    OneProjection,
+    /// The cache of an earlier layer, by its index; the layer projects queries only.
+    Layer(usize),
+}
+
 /// A factor on queries that grows with their position: `1 + scale · ln(1 + ⌊position / step⌋)` (Ministral 3).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueryTemperature {

@@ -1,7 +1,7 @@
 //! A model as work: its weights by format, its attention, its memory, from its file or its published shape alone.
 
 use kernels::{KvDtype, Matrix, Precision};
-use model::{FeedForward, LayerWeight as Place, LmHead, PackedWeight, Spec, WeightRole, shapes};
+use model::{Layer, LayerWeight as Place, LmHead, PackedWeight, Spec, WeightRole, shapes};
 use planner::step::{AttentionLayers, ModelWork, WeightGroup};
 use tensor::Dtype;
 
@@ -73,6 +73,7 @@ fn work(spec: &Spec, packed: &[PackedWeight], kv: KvDtype) -> ModelWork {
             WeightRole::Embedding
             | WeightRole::Position
             | WeightRole::TokenType
+            | WeightRole::PerLayerEmbedding
             | WeightRole::Relative
             | WeightRole::RelativeBias
             // Once a text, not once a token.
@@ -102,12 +103,12 @@ fn add(parts: &mut Vec<WeightGroup>, weight: &PackedWeight, experts: Option<(f64
 
 /// Layers by what they see.
 fn attention(spec: &Spec, kv: KvDtype) -> Vec<AttentionLayers> {
-    let one = spec.kv_bytes_per_token(kv) as f64 / spec.layers.len().max(1) as f64;
     let mut all: Vec<AttentionLayers> = Vec::new();
-    for layer in &spec.layers {
+    for (index, layer) in spec.layers.iter().enumerate().filter(|(_, layer)| layer.mixer.is_attention()) {
         let window = layer.window.map(|window| window as f64);
+        let one = spec.kv_layer_bytes(index, kv) as f64;
         // Scores, and the mix of values.
-        let multiply_adds = 2.0 * spec.query_width() as f64;
+        let multiply_adds = 2.0 * spec.query_width_of(layer) as f64;
         match all.iter_mut().find(|group| group.window == window) {
             Some(group) => {
                 group.multiply_adds += multiply_adds;
@@ -121,10 +122,11 @@ fn attention(spec: &Spec, kv: KvDtype) -> Vec<AttentionLayers> {
 
 /// Two norms, queries, keys, and both sides of the activation.
 fn elements(spec: &Spec) -> f64 {
-    let row = |feed: &FeedForward| {
-        (2 * spec.width + spec.query_width() + spec.kv_width() + 2 * feed.active_width()) as f64
+    let row = |layer: &Layer| {
+        let heads = spec.query_width_of(layer) + spec.heads_of(layer).width();
+        (2 * spec.width + heads + 2 * layer.feed.active_width()) as f64
     };
-    spec.layers.iter().map(|layer| row(&layer.feed)).sum()
+    spec.layers.iter().map(row).sum()
 }
 
 #[cfg(test)]
@@ -133,7 +135,7 @@ mod tests {
 
     #[test]
     fn work_counts_what_the_model_counts() {
-        for name in ["qwen3-0.6b:q4_k_m", "gemma3-1b:q8_0", "llama2-7b:q4_0"] {
+        for name in ["qwen3-0.6b:q4_k_m", "gemma3-1b:q8_0", "llama2-7b:q4_0", "gemma4-e2b:q4_k_m"] {
             let looked = shape(name, cpu::Tier::Scalar, KvDtype::F16).unwrap();
             let spec = &looked.spec;
             let products: f64 =
@@ -141,7 +143,7 @@ mod tests {
             let scores: f64 = looked.work.attention.iter().map(|group| group.multiply_adds).sum();
             assert_eq!(products + scores, spec.multiply_adds(0, 1, 1) as f64, "{name}");
             let kv: f64 = looked.work.attention.iter().map(|group| group.bytes).sum();
-            assert!((kv - spec.kv_bytes_per_token(KvDtype::F16) as f64).abs() < 1e-3, "{name}");
+            assert_eq!(kv, spec.kv_read_bytes(0, KvDtype::F16) as f64, "{name}");
         }
     }
 
