@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_what_each_step_reads_comes_first() {
-        for label in ["qwen3-4b:q4_k_m", "llama3.1-8b:q4_k_m", "qwen3-30b-a3b:q4_k_m"] {
+        for label in ["qwen3-4b:q4_k_m", "llama3.2-3b:q4_k_m", "qwen3-30b-a3b:q4_k_m"] {
             let (spec, packed) = looked(label);
             let total: u64 = packed.iter().map(|weight| weight.bytes).sum();
             let vectors: u64 = packed.iter().filter(|weight| weight.vector).map(|weight| weight.bytes).sum();
@@ -153,7 +153,7 @@ mod tests {
         let total: u64 = matrices.iter().map(|(_, bytes)| bytes).sum();
         let chosen = in_memory(&spec, &matrices, total / 2);
         // In each quarter of the layers about half of the bytes.
-        for quarter in chosen.iter().zip(&matrices).collect::<Vec<_>>().chunks(matrices.len() / 4) {
+        for quarter in chosen.iter().zip(&matrices).collect::<Vec<_>>().chunks_exact(matrices.len() / 4) {
             let of = |wanted: bool| -> u64 {
                 quarter.iter().filter(|(chosen, _)| **chosen == wanted).map(|(_, (_, bytes))| bytes).sum()
             };
