@@ -237,7 +237,7 @@ fn fit_says_how_fast_a_model_is_that_stays_partly_on_the_disk() {
     let mixture = ["--shape", "qwen3.6-35b-a3b:bf16"];
     let slow = of(&mixture);
     let fast = of(&[&mixture[..], &["--disk-gb-per-s", "4"]].concat());
-    assert!(slow["fits"] == false && rate(&fast) > 3.0 * rate(&slow), "{slow} {fast}");
+    assert!(slow["fits"] == false && rate(&fast) > 2.5 * rate(&slow), "{slow} {fast}");
     // Eight of 256 experts are chosen.
     let on_disk = slow["from_disk"]["disk_bytes"].as_u64().unwrap();
     assert!(read(&slow) * 20 < on_disk && read(&slow) * 40 > on_disk, "{slow}");
