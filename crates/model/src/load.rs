@@ -121,10 +121,7 @@ impl Model {
         let packer = Packer { compute, opened, precision, format };
         let mut report = PackedCacheReport::default();
         let from_cache = match &packed_store {
-            Some(packed_store) if packed_store.is_partial() => {
-                Some(packed_store.load_or_write(&spec, packer, found, &mut report, progress)?)
-            }
-            Some(packed_store) => packed_store.load(&spec, compute, &mut report),
+            Some(packed_store) => packed_store.matrices_of(&spec, packer, found, &mut report, progress)?,
             None if matches!(cache.cache, PackedCache::Partial(_)) => return Err(Error::NoPlaceOnDisk),
             None => None,
         };
@@ -136,13 +133,9 @@ impl Model {
             matrices: matrices.unwrap_or_default(),
             bytes: 0,
         };
-        let memory = match cache_memory {
-            Some(memory) => memory,
-            None => WeightsMemory::Arena(loader.pack(packer, found, progress)?),
-        };
-        for weight in found.iter().filter(|weight| weight.vector) {
-            loader.take_vector(weight)?;
-        }
+        let packed = || loader.pack(packer, found, progress).map(WeightsMemory::Arena);
+        let memory = cache_memory.map_or_else(packed, Ok)?;
+        found.iter().filter(|weight| weight.vector).try_for_each(|weight| loader.take_vector(weight))?;
         opened.drop_pages();
         progress(1.0);
         if let Some(packed_store) = packed_store.filter(|_| !cache_used) {
@@ -153,9 +146,8 @@ impl Model {
         let embedding = loader.matrix(WeightRole::Embedding);
         let per_layer = loader.per_layer_inputs(opened, found)?;
         let final_norm = loader.optional_norm(WeightRole::FinalNorm, WeightRole::FinalNormBias);
-        let relative = loader.relative_embedding(compute);
-        if let Some(relative) = &relative {
-            relative::project(&spec, compute, precision, relative, &mut blocks)?;
+        if let Some(relative) = loader.relative_embedding(compute) {
+            relative::project(&spec, compute, precision, &relative, &mut blocks)?;
         }
         let encoder = loader.encoder();
         let head = loader.matrices.remove(&WeightRole::Head);

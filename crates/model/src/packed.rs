@@ -145,16 +145,31 @@ impl<'a> PackedStore<'a> {
         Some(PackedStore { path, model, key, matrices, tier, precision, format, cache })
     }
 
-    /// Whether matrices may stay on the disk.
-    pub(crate) fn is_partial(&self) -> bool {
-        matches!(self.cache, PackedCache::Partial(_))
+    /// The matrices from the file, if there is one that matches; if matrices may stay on the disk, it is written first.
+    ///
+    /// # Errors
+    /// As [`PackedStore::load_or_write`].
+    pub(crate) fn matrices_of(
+        &self,
+        spec: &Spec,
+        packer: Packer<'_>,
+        found: &[LocatedWeight<'_>],
+        report: &mut PackedCacheReport,
+        progress: &mut dyn FnMut(f32),
+    ) -> Result<Option<(Matrices, WeightsMemory)>, Error> {
+        match self.cache {
+            PackedCache::Partial(_) => self.load_or_write(spec, packer, found, report, progress).map(Some),
+            PackedCache::Off | PackedCache::Map | PackedCache::Read => {
+                Ok(self.load(spec, packer.compute, report))
+            }
+        }
     }
 
     /// As [`PackedStore::load`], from a file that is written matrix by matrix if there is none that matches.
     ///
     /// # Errors
     /// As [`Packer::pack`], or a file that cannot be written or read.
-    pub(crate) fn load_or_write(
+    fn load_or_write(
         &self,
         spec: &Spec,
         packer: Packer<'_>,
@@ -197,7 +212,7 @@ impl<'a> PackedStore<'a> {
     }
 
     /// The matrices from the file, if there is one that matches.
-    pub(crate) fn load(
+    fn load(
         &self,
         spec: &Spec,
         compute: &Compute,

@@ -205,6 +205,11 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
+    fn layer_count(&self, defaults: &Defaults) -> Result<usize, Error> {
+        let layers = self.need(LAYERS, defaults.layers)?;
+        if layers <= 4096 { Ok(layers) } else { Err(self.bad(LAYERS, layers, "at most 4096".into())) }
+    }
+
     fn transformer(
         &self,
         family: &'static str,
@@ -220,10 +225,7 @@ impl<'a> Source<'a> {
         if value_dim != head_dim {
             return Err(self.bad(VALUE_DIM, value_dim, format!("the key heads' {head_dim}")));
         }
-        let layers = self.need(LAYERS, defaults.layers)?;
-        if layers > 4096 {
-            return Err(self.bad(LAYERS, layers, "at most 4096".into()));
-        }
+        let layers = self.layer_count(defaults)?;
         Ok(Spec {
             family,
             vocab,
