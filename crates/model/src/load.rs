@@ -141,7 +141,7 @@ impl Model {
         if let Some(packed_store) = packed_store.filter(|_| !cache_used) {
             packed_store.write(&loader.matrices, &mut report);
         }
-        loader.bytes += loader.matrices.values().map(Matrix::bytes).sum::<usize>();
+        let bytes = loader.bytes + loader.matrices.values().map(Matrix::bytes).sum::<usize>();
         let mut blocks: Vec<Block> = (0..spec.layers.len()).map(|layer| loader.block(layer)).collect();
         let embedding = loader.matrix(WeightRole::Embedding);
         let per_layer = loader.per_layer_inputs(opened, found)?;
@@ -152,7 +152,6 @@ impl Model {
         let encoder = loader.encoder();
         let head = loader.matrices.remove(&WeightRole::Head);
         let head_bias = loader.vectors.remove(&WeightRole::HeadBias);
-        let bytes = loader.bytes;
         let ropes = spec.ropes.iter().map(|r: &Rope| (r.inv_freq(spec.context), r.mscale())).collect();
         let model = Model {
             spec,
