@@ -121,7 +121,7 @@ impl Model {
         let packer = Packer { compute, opened, precision, format };
         let mut report = PackedCacheReport::default();
         let from_cache = match &packed_store {
-            Some(packed_store) => packed_store.matrices_of(&spec, packer, found, &mut report, progress)?,
+            Some(packed_store) => packed_store.load_or_write(&spec, packer, found, &mut report, progress)?,
             None if matches!(cache.cache, PackedCache::Partial(_)) => return Err(Error::NoPlaceOnDisk),
             None => None,
         };

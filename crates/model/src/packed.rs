@@ -145,11 +145,12 @@ impl<'a> PackedStore<'a> {
         Some(PackedStore { path, model, key, matrices, tier, precision, format, cache })
     }
 
-    /// The matrices from the file, if there is one that matches; if matrices may stay on the disk, it is written first.
+    /// The matrices from the file, if there is one that matches. If matrices may stay on the disk, a file is written,
+    /// matrix by matrix, where none matches.
     ///
     /// # Errors
-    /// As [`PackedStore::load_or_write`].
-    pub(crate) fn matrices_of(
+    /// As [`Packer::pack`], or a file that cannot be written or read; none where all matrices may be in memory.
+    pub(crate) fn load_or_write(
         &self,
         spec: &Spec,
         packer: Packer<'_>,
@@ -157,34 +158,15 @@ impl<'a> PackedStore<'a> {
         report: &mut PackedCacheReport,
         progress: &mut dyn FnMut(f32),
     ) -> Result<Option<(Matrices, WeightsMemory)>, Error> {
-        match self.cache {
-            PackedCache::Partial(_) => self.load_or_write(spec, packer, found, report, progress).map(Some),
-            PackedCache::Off | PackedCache::Map | PackedCache::Read => {
-                Ok(self.load(spec, packer.compute, report))
-            }
-        }
-    }
-
-    /// As [`PackedStore::load`], from a file that is written matrix by matrix if there is none that matches.
-    ///
-    /// # Errors
-    /// As [`Packer::pack`], or a file that cannot be written or read.
-    fn load_or_write(
-        &self,
-        spec: &Spec,
-        packer: Packer<'_>,
-        found: &[LocatedWeight<'_>],
-        report: &mut PackedCacheReport,
-        progress: &mut dyn FnMut(f32),
-    ) -> Result<(Matrices, WeightsMemory), Error> {
-        if let Some(loaded) = self.load(spec, packer.compute, report) {
+        let loaded = self.load(spec, packer.compute, report);
+        if loaded.is_some() || !matches!(self.cache, PackedCache::Partial(_)) {
             return Ok(loaded);
         }
         let bytes = self.write_in_turn(packer, found, progress)?;
         report.written = Some((self.path.clone(), bytes));
         let mut again = PackedCacheReport::default();
         let loaded = self.load(spec, packer.compute, &mut again);
-        loaded.ok_or_else(|| again.errors.pop().map_or(Error::NoPlaceOnDisk, Error::from))
+        loaded.map(Some).ok_or_else(|| again.errors.pop().map_or(Error::NoPlaceOnDisk, Error::from))
     }
 
     /// Packs the matrices into the file, with one of them in memory at a time.
