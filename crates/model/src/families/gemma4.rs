@@ -105,10 +105,7 @@ fn heads(
     (local_dim, global_dim): (usize, usize),
 ) -> Result<(), Error> {
     let listed = source.listed_sizes(KV_HEADS);
-    if let Some(list) = listed.as_ref().filter(|list| list.len() != slides.len()) {
-        let expected = format!("one for each of the {} layers", slides.len());
-        return Err(source.bad(KV_HEADS, list.len(), expected));
-    }
+    let listed = listed.map(|list| source.one_for_each(KV_HEADS, list, slides.len())).transpose()?;
     let one_projection = source.flag(ONE_PROJECTION)?.unwrap_or(false);
     let global_kv = if one_projection { source.size(GLOBAL_KV_HEADS)? } else { None };
     let most = spec.kv_heads;

@@ -53,7 +53,7 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     };
     let parts = match listed {
         Some(listed) => source.one_for_each(LETTERS, listed, spec.layers.len())?,
-        None => gguf_parts(source, spec.layers.len())?,
+        None => gguf_parts(source, &spec)?,
     };
     source.leave_out_prediction(&mut spec)?;
     set_parts(source, &mut spec, &parts)?;
@@ -119,10 +119,11 @@ fn listed_parts(source: &Source) -> Result<Option<Vec<Part>>, Error> {
 }
 
 /// What each layer of a GGUF is: Mamba-2 without KV heads and feed-forward, attention with the former alone.
-fn gguf_parts(source: &Source, layers: usize) -> Result<Vec<Part>, Error> {
+fn gguf_parts(source: &Source, spec: &Spec) -> Result<Vec<Part>, Error> {
+    let layers = spec.layers.len();
     let feed = if source.gguf_has_experts()? { Part::Experts } else { Part::FeedForward };
     let without_heads = source.layers_without_kv_heads(layers)?.unwrap_or(vec![false; layers]);
-    let widths = source.listed_feeds(layers)?;
+    let widths = spec.layers.iter().map(|layer| layer.feed.width());
     let part = |(without_heads, width): (bool, usize)| match (without_heads, width) {
         (true, 0) => Part::Mamba2,
         (false, 0) => Part::Attention,

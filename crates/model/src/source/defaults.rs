@@ -17,7 +17,7 @@ pub(crate) struct Defaults {
     pub(crate) layers: Option<usize>,
     pub(crate) heads: Option<usize>,
     pub(crate) kv_heads: Option<usize>,
-    /// Whether a GGUF may list KV heads and feed-forward widths for each layer, 0 for those without.
+    /// Whether a GGUF may list the KV heads of each layer, 0 for those without attention.
     pub(crate) listed: bool,
     pub(crate) head_dim: Option<usize>,
     pub(crate) feed: Option<usize>,

@@ -21,12 +21,11 @@ impl Source<'_> {
 
     /// The feed-forward of each layer: as wide as a GGUF lists, or all alike.
     pub(super) fn feeds(&self, layers: usize, defaults: &Defaults) -> Result<Vec<FeedForward>, Error> {
-        let dense = |width| FeedForward::Dense { width };
-        match self.listed_sizes(FEED) {
-            Some(list) if list.len() == layers => Ok(list.into_iter().map(dense).collect()),
-            Some(list) => Err(self.bad(FEED, list.len(), format!("one for each of the {layers} layers"))),
-            None => Ok(vec![dense(self.need(FEED, defaults.feed)?); layers]),
-        }
+        let widths = match self.listed_sizes(FEED) {
+            Some(list) => self.one_for_each(FEED, list, layers)?,
+            None => vec![self.need(FEED, defaults.feed)?; layers],
+        };
+        Ok(widths.into_iter().map(|width| FeedForward::Dense { width }).collect())
     }
 
     /// The value that `per_layer_config` of `config.json` has for one layer only.

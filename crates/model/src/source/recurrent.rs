@@ -1,7 +1,7 @@
 //! Which layers of a hybrid are recurrent or predict further tokens, and the limits of a step in time.
 
 use super::dimensions::KV_HEADS;
-use super::{FEED, Format, Key, Source};
+use super::{Format, Key, Source};
 use crate::error::Error;
 use crate::spec::Spec;
 use serde_json::Value;
@@ -47,14 +47,6 @@ impl Source<'_> {
     pub(crate) fn layers_without_kv_heads(&self, layers: usize) -> Result<Option<Vec<bool>>, Error> {
         let Some(heads) = self.listed_sizes(KV_HEADS) else { return Ok(None) };
         self.one_for_each(KV_HEADS, heads.into_iter().map(|heads| heads == 0).collect(), layers).map(Some)
-    }
-
-    /// The feed-forward width of each layer, by the list of a GGUF, or one for all.
-    pub(crate) fn listed_feeds(&self, layers: usize) -> Result<Vec<usize>, Error> {
-        match self.listed_sizes(FEED) {
-            Some(list) => self.one_for_each(FEED, list, layers),
-            None => Ok(vec![self.need(FEED, None)?; layers]),
-        }
     }
 
     /// Leaves out the last layers of a GGUF, those that predict further tokens.
