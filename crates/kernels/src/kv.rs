@@ -40,7 +40,7 @@ pub(crate) struct LayerCells {
 }
 
 impl LayerCells {
-    /// Those of each layer of a pool.
+    /// The cells of each layer of a pool.
     fn of_pool(shape: &KvShape) -> Vec<LayerCells> {
         let (blocks, block_bytes) = (shape.blocks, shape.block_bytes());
         let mut before = 0;

@@ -6,8 +6,8 @@ use weights::Opened;
 
 use crate::store::size;
 
-/// Bytes of memory below which it is not worth to say what would fit.
-const LEAST: u64 = 64 << 20;
+/// Memory for weights is told in whole units of this.
+const UNIT: u64 = 64 << 20;
 
 /// Where the weights of a model are to be.
 pub(crate) struct Weights {
@@ -51,7 +51,7 @@ impl Weights {
 /// What the refusal of a model adds that needs `need` bytes, of which `weights` could partly stay on the disk.
 pub(crate) fn way_out(need: u64, weights: u64, available: u64) -> String {
     let others = need.saturating_sub(weights);
-    let room = available.saturating_sub(others) / LEAST * LEAST;
+    let room = available.saturating_sub(others) / UNIT * UNIT;
     if need <= available || room == 0 || weights == 0 {
         return String::new();
     }

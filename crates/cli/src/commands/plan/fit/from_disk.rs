@@ -19,7 +19,7 @@ pub(super) struct FromDisk {
     disk_bytes: u64,
     /// What a token of one stream reads of it, if none is cached.
     read_bytes_per_token: u64,
-    /// Of one stream.
+    /// Tokens a second of one stream.
     tokens_per_s: f64,
 }
 
