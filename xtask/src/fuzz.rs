@@ -42,6 +42,11 @@ pub fn wrapped(args: &[OsString]) -> Option<TaskResult> {
     if name.is_some_and(|name| name != "___") {
         command.args(COVERAGE).args(CHECKS);
     }
+    // Of two levels the last counts. The kernels' instructions take minutes to optimize, and seconds of fuzzing do not
+    // need them fast.
+    if name.is_some_and(|name| name == "kernels") {
+        command.arg("-Copt-level=1");
+    }
     Some(call(&mut command))
 }
 

@@ -11,7 +11,7 @@ use crate::activations::{ActFormats, U7_BLOCK, power_above, power_of_two};
 use crate::elementwise::parallel_rows;
 use crate::kv_shape::multiplies_bf16;
 use crate::partial::MAX_LANES;
-use crate::unpack::{self, Format};
+use crate::unpack::{self, BlockLayout, Grid};
 use crate::{Compute, Error, bf16_dict12, int8};
 
 /// How exactly a GEMM computes.
@@ -238,7 +238,10 @@ impl Matrix {
         let lane = row % self.lanes;
         match self.layout {
             Layout::Quantized(dtype) => {
-                with_format!(dtype, F => dispatch(self.tier, Row::<F> { panel, lane, out, format: Default::default() }), ())
+                with_format!(dtype, F => {
+                    let row = Row::<LayoutOf<F>> { panel, lane, out, grid: F::GRID, layout: Default::default() };
+                    dispatch(self.tier, row)
+                }, ())
             }
             Layout::F32 => each_k(panel, self.lanes, lane, out, |b: [u8; 4]| f32::from_le_bytes(b)),
             Layout::Int8 => int8::row(panel, self.lanes, lane, out),
@@ -276,10 +279,11 @@ struct Row<'a, F> {
     panel: &'a [u8],
     lane: usize,
     out: &'a mut [f32],
-    format: std::marker::PhantomData<F>,
+    grid: &'static Grid,
+    layout: std::marker::PhantomData<F>,
 }
 
-impl<F: Format> Job for Row<'_, F> {
+impl<F: BlockLayout> Job for Row<'_, F> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -295,9 +299,9 @@ impl<F: Format> Job for Row<'_, F> {
             *unit = s.splat_i(1 << (8 * k));
         }
         for (block, out) in self.panel.chunks_exact(block).zip(self.out.chunks_exact_mut(F::WEIGHTS)) {
-            let head = unpack::head::<S, F>(s, block);
+            let head = unpack::head::<S, F>(s, self.grid, block);
             for (i, out) in out.chunks_exact_mut(unpack::SUB).enumerate() {
-                let u = unpack::unpack::<S, F>(s, head, block, i);
+                let u = unpack::unpack::<S, F>(s, self.grid, head, block, i);
                 let (scale, bias) = (u.scale.map(&mut pick), u.bias.map(&mut pick));
                 for (k, o) in out.iter_mut().enumerate() {
                     let wide = <F::Codes as unpack::codes::Codes>::EIGHT_BIT;
@@ -402,7 +406,7 @@ pub(crate) fn panel_bytes(layout: Layout, lanes: usize, cols: usize) -> usize {
         Layout::Bf16Dict12 => bf16_dict12::panel_bytes(lanes, cols),
         Layout::Int8 => cols.div_ceil(U7_BLOCK) * int8::block_bytes(lanes),
         Layout::Quantized(dtype) => {
-            with_format!(dtype, F => cols / F::WEIGHTS * unpack::block_bytes::<F>(lanes), 0)
+            with_format!(dtype, F => cols / dtype.block_weights() * unpack::block_bytes::<LayoutOf<F>>(lanes), 0)
         }
     }
 }

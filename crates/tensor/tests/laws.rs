@@ -5,6 +5,7 @@
 use half::f16;
 use proptest::prelude::*;
 use tensor::format::{MAX_BLOCK_BYTES, MAX_BLOCK_WEIGHTS, MAX_GROUPS, indices, scale_bytes, table};
+use tensor::repack::{CodeLayout, Linear, Scales, ZeroLayout, Zeros};
 use tensor::{Dtype, Error, block_shape, check_finite, codes, dequantize, quantize, sub_scales};
 
 fn quantized() -> impl Iterator<Item = Dtype> {
@@ -199,4 +200,17 @@ proptest! {
         dequantize(Dtype::Q8_0, &encoded, &mut out).unwrap();
         prop_assert_eq!(out, values);
     }
+}
+
+/// Found by fuzzing: a word of 8-bit codes has four places, AWQ's order eight.
+#[test]
+fn zero_points_in_awq_order_go_with_codes_of_four_bits() {
+    let scales = Scales { dtype: Dtype::F16, bytes: &[0; 16], rows: 1, cols: 32, columns_first: false };
+    let zeros = Zeros::Packed { bytes: &[0; 8], layout: ZeroLayout::Awq };
+    let refused = Linear::new((8, 32), CodeLayout::Rows { bits: 8 }, &[0; 256], scales, zeros).unwrap_err();
+    assert_eq!(refused.to_string(), "zero points in AWQ's order go with codes of 4 bits, these have 8");
+    let zeros = Zeros::Packed { bytes: &[0; 4], layout: ZeroLayout::Awq };
+    let layer = Linear::new((8, 32), CodeLayout::Rows { bits: 4 }, &[0; 128], scales, zeros).unwrap();
+    let mut rows = vec![0; 8 * layer.dtype().row_bytes(32).unwrap()];
+    layer.rows_into(0, &mut rows).unwrap();
 }

@@ -10,16 +10,25 @@ use super::blocked::blocked;
 use super::tile::{DecodedKBlock, K_BLOCK, TILE_COLS, Weights};
 use crate::gemm::work::Work;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Format, SUB};
+use crate::unpack::{self, BlockLayout, Grid, SUB};
 
-/// Computes the rows of `work` from `first` on: weights of `F` × rows in AMX tile order.
-pub(crate) fn gemm<F: Format>(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]], first: usize) {
-    blocked::<F, _>(amx, DequantBf16::<F>(PhantomData), work, pairs, first);
+/// Computes the rows of `work` from `first` on: weights in blocks of the layout `F` × rows in AMX tile order.
+pub(crate) fn gemm<F: BlockLayout>(
+    amx: Amx,
+    work: &mut Work<'_>,
+    pairs: &[[i8; 4]],
+    grid: &'static Grid,
+    first: usize,
+) {
+    blocked::<F, _>(amx, DequantBf16::<F> { grid, layout: PhantomData }, work, pairs, first);
 }
 
-struct DequantBf16<F>(PhantomData<F>);
+struct DequantBf16<F> {
+    grid: &'static Grid,
+    layout: PhantomData<F>,
+}
 
-impl<F: Format> Weights for DequantBf16<F> {
+impl<F: BlockLayout> Weights for DequantBf16<F> {
     #[inline(always)]
     fn decode_into<S: Simd>(
         &self,
@@ -33,8 +42,8 @@ impl<F: Format> Weights for DequantBf16<F> {
         const { assert!(SUB == TILE_COLS && K_BLOCK.is_multiple_of(F::WEIGHTS)) };
         let Some((block, i)) = unpack::find_sub_block::<S, F>(s, panel, from + tile * SUB) else { return };
         let to = &mut decoded.0[tile];
-        let head = unpack::head::<S, F>(s, block);
-        dequant_tile::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), to);
+        let head = unpack::head::<S, F>(s, self.grid, block);
+        dequant_tile::<S, F>(s, &unpack::unpack::<S, F>(s, self.grid, head, block, i), to);
     }
 }
 
@@ -49,7 +58,7 @@ const CODE_BIAS: f32 = 256.0;
 
 /// Dequantizes a sub-block into a tile: a row for each pair of columns.
 #[inline(always)]
-fn dequant_tile<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8]) {
+fn dequant_tile<S: Simd, F: BlockLayout>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8]) {
     let zero = CODE_BIAS + unpack::zero_point::<S, F>() as f32;
     let (zero, rounding_bias) = (s.splat(-zero), s.splat(ROUNDING_BIAS));
     for half in 0..2 {

@@ -21,14 +21,20 @@ use crate::activations::{AMX_TILE_PAIRS as PAIRS, F16Rows};
 use crate::gemm::work::Work;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Format, Prefetcher, QUADS, SUB};
+use crate::unpack::{self, BlockLayout, Grid, Prefetcher, QUADS, SUB};
 
 /// The most rows for which dequantizing and multiplying are interleaved.
 const SMALL_M_ROWS: usize = 2 * ROWS;
 
-/// Computes `work`: weights of `F`, scaled by `weight_scale`, a power of two, × the rows `x`.
-pub(crate) fn gemm<F: Format>(amx: AmxFp16, work: &mut Work<'_>, x: F16Rows<'_>, weight_scale: f32) {
-    let weights = F16Weights::<F> { amx, weight_scale, row_descale: x.descale, format: PhantomData };
+/// Computes `work`: weights in blocks of the layout `F`, scaled by `weight_scale`, a power of two, × the rows `x`.
+pub(crate) fn gemm<F: BlockLayout>(
+    amx: AmxFp16,
+    work: &mut Work<'_>,
+    x: F16Rows<'_>,
+    grid: &'static Grid,
+    weight_scale: f32,
+) {
+    let weights = F16Weights::<F> { amx, grid, weight_scale, row_descale: x.descale, layout: PhantomData };
     if work.out.rows() <= SMALL_M_ROWS {
         amx.avx512().call_in_unit::<F, _>(SmallM { work, pairs: x.pairs, weights });
     } else {
@@ -44,13 +50,14 @@ pub(crate) fn gemm<F: Format>(amx: AmxFp16, work: &mut Work<'_>, x: F16Rows<'_>,
 
 struct F16Weights<'a, F> {
     amx: AmxFp16,
+    grid: &'static Grid,
     weight_scale: f32,
     /// The scale of each row.
     row_descale: &'a [f32],
-    format: PhantomData<F>,
+    layout: PhantomData<F>,
 }
 
-impl<F: Format> Weights for F16Weights<'_, F> {
+impl<F: BlockLayout> Weights for F16Weights<'_, F> {
     #[inline(always)]
     fn decode_into<S: Simd>(
         &self,
@@ -64,8 +71,8 @@ impl<F: Format> Weights for F16Weights<'_, F> {
         const { assert!(K_BLOCK.is_multiple_of(F::WEIGHTS)) };
         let Some((block, i)) = unpack::find_sub_block::<S, F>(s, panel, from + tile * SUB) else { return };
         let to = &mut decoded.0[tile];
-        let head = scaled_head::<S, F>(s, block, self.weight_scale);
-        dequant_f16::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), to);
+        let head = scaled_head::<S, F>(s, self.grid, block, self.weight_scale);
+        dequant_f16::<S, F>(s, &unpack::unpack::<S, F>(s, self.grid, head, block, i), to);
     }
     #[inline(always)]
     fn dot<const C: usize, const A: usize, const B: usize>(&self, tiles: &Tiles) {
@@ -79,8 +86,8 @@ impl<F: Format> Weights for F16Weights<'_, F> {
 
 /// The head of `block`, its factors times `weight_scale`.
 #[inline(always)]
-fn scaled_head<S: Simd, F: Format>(s: S, block: &[u8], weight_scale: f32) -> [S::F; 2] {
-    let (head, weight_scale) = (unpack::head::<S, F>(s, block), s.splat(weight_scale));
+fn scaled_head<S: Simd, F: BlockLayout>(s: S, grid: &Grid, block: &[u8], weight_scale: f32) -> [S::F; 2] {
+    let (head, weight_scale) = (unpack::head::<S, F>(s, grid, block), s.splat(weight_scale));
     [s.mul(head[0], weight_scale), s.mul(head[1], weight_scale)]
 }
 
@@ -95,7 +102,7 @@ struct SmallM<'w, 'a, F> {
     weights: F16Weights<'w, F>,
 }
 
-impl<F: Format> Job for SmallM<'_, '_, F> {
+impl<F: BlockLayout> Job for SmallM<'_, '_, F> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
@@ -112,12 +119,12 @@ impl<F: Format> Job for SmallM<'_, '_, F> {
     }
 }
 
-impl<F: Format> SmallM<'_, '_, F> {
+impl<F: BlockLayout> SmallM<'_, '_, F> {
     /// All rows, in `G` tiles, × `P` panels from `p` on, over all of K.
     #[inline(always)]
     fn loop_m<S: Simd, const G: usize, const P: usize>(&mut self, s: S, tiles: &Tiles, p: usize) {
         const { assert!(4 * S::LANES == TILE_BYTES / PAIRS || S::LANES != 16) };
-        let (rows, cols) = (self.work.out.rows(), self.work.cols);
+        let (rows, cols, grid) = (self.work.out.rows(), self.work.cols, self.weights.grid);
         let a_row = cols.div_ceil(SUB) * PAIRS;
         let (mut x, mut steps): ([&[[i8; 4]]; G], _) = ([&[]; G], [0; G]);
         for g in 0..G {
@@ -144,13 +151,13 @@ impl<F: Format> SmallM<'_, '_, F> {
             let mut heads = [[s.splat(0.0); 2]; P];
             for p in 0..P {
                 blocks[p] = &panels[p][from..from + bytes];
-                heads[p] = scaled_head::<S, F>(s, blocks[p], self.weights.weight_scale);
+                heads[p] = scaled_head::<S, F>(s, grid, blocks[p], self.weights.weight_scale);
             }
             for i in 0..F::WEIGHTS / SUB {
                 let prefetch_ahead = Prefetcher::new::<S, F>(blocks, i, bytes_left, (P - 1) * panel.len());
                 for p in 0..P {
                     prefetch_ahead.issue::<S, F>(s, p, P);
-                    let u = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
+                    let u = unpack::unpack::<S, F>(s, grid, heads[p], blocks[p], i);
                     dequant_f16::<S, F>(s, &u, &mut decoded[at % 2][p].0);
                 }
                 if at > 0 {
@@ -205,7 +212,7 @@ const F16_1024: i32 = 0x6400_6400;
 /// Dequantizes a sub-block into a tile: of each quad of columns, a row with the first and third, then one with the
 /// second and fourth.
 #[inline(always)]
-fn dequant_f16<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8; TILE_BYTES]) {
+fn dequant_f16<S: Simd, F: BlockLayout>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8; TILE_BYTES]) {
     let zero = unpack::zero_point::<S, F>();
     let bits = const { F::Codes::BITS };
     let mut tiles = tile.chunks_exact_mut(8 * S::LANES);

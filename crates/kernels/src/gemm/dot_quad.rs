@@ -4,12 +4,12 @@ use cpu::simd::Simd;
 
 use super::work::unrolled;
 use crate::activations::Block;
-use crate::unpack::Format;
+use crate::unpack::BlockLayout;
 use crate::unpack::codes::Codes;
 
 /// Adds quad `j` of each row × the codes of that quad of each panel.
 #[inline(always)]
-pub(super) fn dot_quad<S: Simd, F: Format, const MR: usize, const NR: usize>(
+pub(super) fn dot_quad<S: Simd, F: BlockLayout, const MR: usize, const NR: usize>(
     s: S,
     x: &[Block],
     j: usize,

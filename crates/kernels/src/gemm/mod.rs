@@ -36,9 +36,9 @@ use cpu::{MatrixTiles, Tier, Tile, TileOf};
 
 use bf16::Bf16Rows;
 use bf16_dict12::{Dict12Blocked, Dict12Rows};
-use driver::{Gemm, MicroKernel};
+use driver::Gemm;
 use float::F32Rows;
-use q8::Q8Rows;
+use q8::{GEMV_ROWS, Q8Rows};
 use work::{Panels, Work};
 
 use crate::Compute;
@@ -50,7 +50,7 @@ use crate::matrix::{Layout, Matrix, with_format};
 #[cfg(target_arch = "x86_64")]
 use crate::tune;
 use crate::tune::bf16_dict12::DECODE_TILE_MAX_M;
-use crate::unpack::Format;
+use crate::unpack::{BlockLayout, Grid};
 
 /// The most matrices of a [`matmul_group`] or [`matmul_each`].
 pub const MAX_GROUP: usize = 16;
@@ -172,7 +172,7 @@ fn gemm_task(w: &Matrix, panel: usize, x: &Activations, first: usize, out: Tile<
         && let Some(amx) = AmxFp16::for_tier(w.tier)
     {
         let work = &mut Work { weights, cols: w.cols, planes: 1, rows: x.rows, out };
-        return with_format!(dtype, F => amx::gemm_f16_tiles::<F>(amx, work, x.f16(), w.f16_scale()), ());
+        return with_format!(dtype, F => amx::gemm_f16_tiles::<LayoutOf<F>>(amx, work, x.f16(), F::GRID, w.f16_scale()), ());
     }
     let quantized = matches!(w.layout, Layout::Quantized(_));
     let q16 = w.q16_activations && quantized;
@@ -184,15 +184,15 @@ fn gemm_task(w: &Matrix, panel: usize, x: &Activations, first: usize, out: Tile<
         Layout::Quantized(dtype) => with_format!(dtype, F => {
             if rows > 0 {
                 let (work, x) = (&mut *work, x.quantized().from(planes * first));
-                if planes * rows <= Q8Rows::<F, true>::MR {
-                    gemm_q8::<F, true>(w.tier, work, x);
+                if planes * rows <= GEMV_ROWS {
+                    gemm_q8::<LayoutOf<F>, true>(w.tier, work, x, F::GRID);
                 } else {
-                    gemm_q8::<F, false>(w.tier, work, x);
+                    gemm_q8::<LayoutOf<F>, false>(w.tier, work, x, F::GRID);
                 }
             }
             #[cfg(target_arch = "x86_64")]
             if let Some(amx) = Amx::for_tier(w.tier).filter(|_| rows < x.rows) {
-                amx::gemm_dequant_bf16::<F>(amx, work, &x.bf16, rows);
+                amx::gemm_dequant_bf16::<LayoutOf<F>>(amx, work, &x.bf16, F::GRID, rows);
             }
         }, ()),
         Layout::Int8 => dispatch(w.tier, Gemm { work, kernel: x.u7().from(first) }),
@@ -221,8 +221,13 @@ fn gemm_task(w: &Matrix, panel: usize, x: &Activations, first: usize, out: Tile<
 }
 
 /// Quantized weights × rows quantized to 8 bits, or to 16 as two planes of 8. `GEMV`: at most two rows.
-fn gemm_q8<F: Format, const GEMV: bool>(tier: Tier, work: &mut Work<'_>, rows: QuantizedRows<'_>) {
-    let kernel = |rows| Q8Rows::<F, GEMV> { rows, format: Default::default() };
+fn gemm_q8<F: BlockLayout, const GEMV: bool>(
+    tier: Tier,
+    work: &mut Work<'_>,
+    rows: QuantizedRows<'_>,
+    grid: &'static Grid,
+) {
+    let kernel = |rows| Q8Rows::<F, GEMV> { rows, grid, layout: Default::default() };
     match rows {
         QuantizedRows::Plain(rows) => dispatch_in_unit::<F, _>(tier, Gemm { work, kernel: kernel(rows) }),
         QuantizedRows::Pow2(rows) => {

@@ -26,19 +26,23 @@ use crate::activations::{BLOCK, Block, ROW_GROUP, RowGroups};
 use crate::tune::{maddubs_i16, pow2_scale, tune};
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Format, Prefetcher, QUADS, SUB};
+use crate::unpack::{self, BlockLayout, Grid, Prefetcher, QUADS, SUB};
 
-/// Quantized weights of the format `F` × activations in blocks of 8 bits. `GEMV` (M ≤ 2) is compiled apart: its prefetches would spill
+/// The most rows of a GEMV.
+pub(super) const GEMV_ROWS: usize = 2;
+
+/// Quantized weights in blocks of the layout `F` × activations in blocks of 8 bits. `GEMV` (M ≤ 2) is compiled apart: its prefetches would spill
 /// the accumulators of larger tiles (measured: a sixth of a prefill).
 pub(super) struct Q8Rows<'a, F, const GEMV: bool> {
     pub(super) rows: RowGroups<'a>,
-    pub(super) format: std::marker::PhantomData<F>,
+    pub(super) grid: &'static Grid,
+    pub(super) layout: std::marker::PhantomData<F>,
 }
 
-impl<F: Format, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
+impl<F: BlockLayout, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
     const DOT_KIND: DotKind = DotKind::Int8;
     type Unit = F;
-    const MR: usize = if GEMV { 2 } else { ROW_GROUP };
+    const MR: usize = if GEMV { GEMV_ROWS } else { ROW_GROUP };
     const PANEL_PAIRS: bool = true;
     const GEMV: bool = GEMV;
     const I16_PAIRS_BELOW: usize = match (unpack::i16_accumulable::<F>(), unpack::unpack_bound::<F>()) {
@@ -68,11 +72,11 @@ impl<F: Format, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
         let mut sums = [[s.splat(0.0); MR]; NR];
         if const { pow2_scale::<S>() } {
             if const { MR * NR <= ROW_GROUP } {
-                return q8_pow2::tile::<S, F, GEMV, MR, NR>(s, self.rows, panels, first);
+                return q8_pow2::tile::<S, F, GEMV, MR, NR>(s, self.rows, self.grid, panels, first);
             }
             // One panel after the other where two would spill.
             for p in 0..NR {
-                [sums[p]] = q8_pow2::tile::<S, F, GEMV, MR, 1>(s, self.rows, [panels[p]], first);
+                [sums[p]] = q8_pow2::tile::<S, F, GEMV, MR, 1>(s, self.rows, self.grid, [panels[p]], first);
             }
             return sums;
         }
@@ -88,9 +92,9 @@ impl<F: Format, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
                 let Some(block) = others[p].next() else { return sums };
                 blocks[p] = block;
             }
-            let mut heads = [unpack::head::<S, F>(s, blocks[0]); NR];
+            let mut heads = [unpack::head::<S, F>(s, self.grid, blocks[0]); NR];
             for p in 1..NR {
-                heads[p] = unpack::head::<S, F>(s, blocks[p]);
+                heads[p] = unpack::head::<S, F>(s, self.grid, blocks[p]);
             }
             for i in 0..F::WEIGHTS / SUB {
                 // Bounds are checked before the weights are loaded: between loads and products the check would keep all weights in
@@ -107,16 +111,22 @@ impl<F: Format, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
                     // Register tile of 4 rows × 2 panels, or 8 × 1: more accumulators do not fit into 16 registers.
                     match (MR, NR) {
                         (8, 2) => {
-                            microkernel_i16::<S, F, 4, MR, NR>(s, &heads, &blocks, i, x, 0, &mut sums);
-                            microkernel_i16::<S, F, 4, MR, NR>(s, &heads, &blocks, i, x, 4, &mut sums);
+                            microkernel_i16::<S, F, 4, MR, NR>(
+                                s, self.grid, &heads, &blocks, i, x, 0, &mut sums,
+                            );
+                            microkernel_i16::<S, F, 4, MR, NR>(
+                                s, self.grid, &heads, &blocks, i, x, 4, &mut sums,
+                            );
                         }
-                        _ => microkernel_i16::<S, F, MR, MR, NR>(s, &heads, &blocks, i, x, 0, &mut sums),
+                        _ => microkernel_i16::<S, F, MR, MR, NR>(
+                            s, self.grid, &heads, &blocks, i, x, 0, &mut sums,
+                        ),
                     }
                     continue;
                 }
-                let mut u = [unpack::unpack::<S, F>(s, heads[0], blocks[0], i); NR];
+                let mut u = [unpack::unpack::<S, F>(s, self.grid, heads[0], blocks[0], i); NR];
                 for p in 1..NR {
-                    u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
+                    u[p] = unpack::unpack::<S, F>(s, self.grid, heads[p], blocks[p], i);
                 }
                 let prefetch =
                     (MR >= 4 || (GEMV && const { tune::<S>().prefetch.gemv_weights })).then_some(prefetch);
@@ -151,7 +161,7 @@ impl<F: Format, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
 /// product, and broadcasts a quad of activations once for all panels. Weights are loaded a quad at a time, and prefetches are spread
 /// between the quads.
 #[inline(always)]
-fn microkernel_dot<S: Simd, F: Format, const MR: usize, const NR: usize>(
+fn microkernel_dot<S: Simd, F: BlockLayout, const MR: usize, const NR: usize>(
     s: S,
     u: &[unpack::Unpacked<S>; NR],
     x: &[Block],
@@ -168,7 +178,7 @@ fn microkernel_dot<S: Simd, F: Format, const MR: usize, const NR: usize>(
 
 /// The columns of [`microkernel_dot`] that share a scale: all 32, or half `HALF`.
 #[inline(always)]
-fn microkernel_dot_half<S: Simd, F: Format, const MR: usize, const NR: usize, const HALF: usize>(
+fn microkernel_dot_half<S: Simd, F: BlockLayout, const MR: usize, const NR: usize, const HALF: usize>(
     s: S,
     u: &[unpack::Unpacked<S>; NR],
     x: &[Block],
@@ -205,7 +215,7 @@ fn microkernel_dot_half<S: Simd, F: Format, const MR: usize, const NR: usize, co
             }
             let mut w = [s.splat_i(0); NR];
             for p in 0..NR {
-                w[p] = F::Codes::quad(s, u[p].codes, j);
+                w[p] = F::Codes::quad(s, u[p].grid, u[p].codes, j);
             }
             dot_quad::<S, F, MR, NR>(s, x, j, &w, &mut dots);
         });
@@ -236,7 +246,7 @@ fn microkernel_dot_half<S: Simd, F: Format, const MR: usize, const NR: usize, co
 /// `acc` + the dot products of quads `from` to `from + QUADS - 1`, for one row and panel. There are no codes of 7 bits:
 /// they would need an arm (asserted in `unpack::pack`).
 #[inline(always)]
-fn dot_quads<S: Simd, F: Format, const QUADS: usize>(
+fn dot_quads<S: Simd, F: BlockLayout, const QUADS: usize>(
     s: S,
     acc: S::I,
     u: &unpack::Unpacked<S>,

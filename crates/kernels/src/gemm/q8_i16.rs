@@ -12,15 +12,22 @@ use super::zero_point::{zero_point_i16, zero_point_init};
 use crate::activations::Block;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Format, QUADS};
+use crate::unpack::{self, BlockLayout, Grid, QUADS};
 
 /// The micro-kernel: adds to the accumulators `sums` one sub-block of 32 columns of `NR` panels × rows `from` to `from + SUB_MR - 1`.
 ///
 /// Loop order as in [`super::q8`]: quads of K outer, rows × panels inner. `SUB_MR` × `NR` is 4 × 2, or 8 × 1 where
 /// unpacking dominates: accumulators in `i16` and `i32`, weights and a broadcast fill 16 registers.
 #[inline(always)]
-pub(super) fn microkernel_i16<S: Simd, F: Format, const SUB_MR: usize, const MR: usize, const NR: usize>(
+pub(super) fn microkernel_i16<
+    S: Simd,
+    F: BlockLayout,
+    const SUB_MR: usize,
+    const MR: usize,
+    const NR: usize,
+>(
     s: S,
+    grid: &'static Grid,
     heads: &[[S::F; 2]; NR],
     blocks: &[&[u8]; NR],
     i: usize,
@@ -30,9 +37,9 @@ pub(super) fn microkernel_i16<S: Simd, F: Format, const SUB_MR: usize, const MR:
 ) {
     let x = &x[from..from + SUB_MR];
     let two_scales = F::Scales::GROUPS == 2;
-    let mut u = [unpack::unpack::<S, F>(s, heads[0], blocks[0], i); NR];
+    let mut u = [unpack::unpack::<S, F>(s, grid, heads[0], blocks[0], i); NR];
     for p in 1..NR {
-        u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
+        u[p] = unpack::unpack::<S, F>(s, grid, heads[p], blocks[p], i);
     }
     let ones = s.splat_i(0x0001_0001);
     let mut dots = [[s.splat_i(0); SUB_MR]; NR];
@@ -89,7 +96,7 @@ pub(super) fn microkernel_i16<S: Simd, F: Format, const SUB_MR: usize, const MR:
 }
 
 /// Quads whose products are accumulated in `i16` before they are widened.
-const fn quads_in_i16<F: Format>() -> usize {
+const fn quads_in_i16<F: BlockLayout>() -> usize {
     if F::Scales::GROUPS == 2 || F::Codes::EIGHT_BIT { 2 } else { i16_quads(F::Codes::BITS) }
 }
 
@@ -142,7 +149,7 @@ fn dot_scaled_quads<S: Simd, const SUB_MR: usize, const NR: usize>(
 /// One row × one panel, where scales of 16 weights are integers ([`unpack::int8_sub_scales`]): one `i32` accumulator for both halves.
 /// Codes of more than 3 bits are multiplied as codes of 6.
 #[inline(always)]
-pub(super) fn gemv_i16_scaled<S: Simd, F: Format>(
+pub(super) fn gemv_i16_scaled<S: Simd, F: BlockLayout>(
     s: S,
     u: &unpack::Unpacked<S>,
     x: &Block,

@@ -21,14 +21,15 @@ use crate::activations::{Block, RowGroups, ZERO_BLOCKS};
 use crate::tune::tune;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Format, Prefetcher, QUADS, SUB, SubBlock};
+use crate::unpack::{self, BlockLayout, Grid, Prefetcher, QUADS, SUB, SubBlock};
 
 /// The accumulators of rows `first` to `first + MR - 1` of `grouped` × `NR` panels; as
 /// [`MicroKernel::register_tile`](super::driver::MicroKernel::register_tile).
 #[inline(always)]
-pub(crate) fn tile<S: Simd, F: Format, const GEMV: bool, const MR: usize, const NR: usize>(
+pub(crate) fn tile<S: Simd, F: BlockLayout, const GEMV: bool, const MR: usize, const NR: usize>(
     s: S,
     grouped: RowGroups<'_>,
+    grid: &'static Grid,
     panels: [&[u8]; NR],
     first: usize,
 ) -> [[S::F; MR]; NR] {
@@ -39,17 +40,18 @@ pub(crate) fn tile<S: Simd, F: Format, const GEMV: bool, const MR: usize, const 
     let paired_bias = const { F::Scales::BIAS && F::Scales::GROUPS == 1 && F::WEIGHTS > SUB };
     for at in (0..panels[0].len()).step_by(bytes) {
         let whole = &panels[0][at..][..bytes];
-        let mut subs = [SubBlock { head: unpack::head::<S, F>(s, whole), block: whole, i: 0 }; NR];
+        let mut subs = [SubBlock { head: unpack::head::<S, F>(s, grid, whole), block: whole, i: 0 }; NR];
         for p in 1..NR {
             let block = &panels[p][at..][..bytes];
-            subs[p] = SubBlock { head: unpack::head::<S, F>(s, block), block, i: 0 };
+            subs[p] = SubBlock { head: unpack::head::<S, F>(s, grid, block), block, i: 0 };
         }
         let (bytes_left, wrap_skip) = (panels[0].len() - at, (NR - 1) * panels[0].len());
         for i in (0..F::WEIGHTS / SUB).step_by(if paired_bias { 2 } else { 1 }) {
             for p in 0..NR {
                 subs[p].i = i;
             }
-            let operands = SubBlockOperands::new::<S, F, GEMV, MR>(subs, &rows[..MR], bytes_left, wrap_skip);
+            let operands =
+                SubBlockOperands::new::<S, F, GEMV, MR>(grid, subs, &rows[..MR], bytes_left, wrap_skip);
             rows = &rows[step..];
             // With the minimum of the sub-block before, where minima are not paired.
             if paired_bias {
@@ -75,7 +77,7 @@ pub(crate) fn tile<S: Simd, F: Format, const GEMV: bool, const MR: usize, const 
                     subs[p].i = i + 1;
                 }
                 let operands =
-                    SubBlockOperands::new::<S, F, GEMV, MR>(subs, &rows[..MR], bytes_left, wrap_skip);
+                    SubBlockOperands::new::<S, F, GEMV, MR>(grid, subs, &rows[..MR], bytes_left, wrap_skip);
                 rows = &rows[step..];
                 tile_state.dot_next::<0, true>(s, operands);
                 for p in 0..NR {
@@ -97,6 +99,7 @@ pub(crate) fn tile<S: Simd, F: Format, const GEMV: bool, const MR: usize, const 
 /// The operands of one sub-block: codes of `NR` panels, activations, and what is prefetched meanwhile.
 #[derive(Clone, Copy)]
 struct SubBlockOperands<'a, const NR: usize> {
+    grid: &'static Grid,
     codes: [&'a [u8]; NR],
     x: &'a [Block],
     prefetch: Option<Prefetcher<'a, NR>>,
@@ -105,7 +108,8 @@ struct SubBlockOperands<'a, const NR: usize> {
 impl<'a, const NR: usize> SubBlockOperands<'a, NR> {
     /// Those of `subs` and `MR` rows; for `bytes_left` and `wrap_skip` see [`Prefetcher::new`].
     #[inline(always)]
-    fn new<S: Simd, F: Format, const GEMV: bool, const MR: usize>(
+    fn new<S: Simd, F: BlockLayout, const GEMV: bool, const MR: usize>(
+        grid: &'static Grid,
         subs: [SubBlock<'a, S>; NR],
         x: &'a [Block],
         bytes_left: usize,
@@ -119,6 +123,7 @@ impl<'a, const NR: usize> SubBlockOperands<'a, NR> {
         }
         let prefetch = Prefetcher::new::<S, F>(blocks, subs[0].i, bytes_left, wrap_skip);
         SubBlockOperands {
+            grid,
             codes,
             x,
             prefetch: (MR >= 4 || (GEMV && const { tune::<S>().prefetch.gemv_weights })).then_some(prefetch),
@@ -142,7 +147,7 @@ struct Pow2Tile<'a, S: Simd, F, const MR: usize, const NR: usize> {
     format: PhantomData<F>,
 }
 
-impl<'a, S: Simd, F: Format, const MR: usize, const NR: usize> Pow2Tile<'a, S, F, MR, NR> {
+impl<'a, S: Simd, F: BlockLayout, const MR: usize, const NR: usize> Pow2Tile<'a, S, F, MR, NR> {
     /// Zero accumulators, and dot products of zeros.
     #[inline(always)]
     fn new(s: S) -> Self {
@@ -183,7 +188,7 @@ impl<'a, S: Simd, F: Format, const MR: usize, const NR: usize> Pow2Tile<'a, S, F
     /// Dot products of the next sub-block, or of its half `HALF`, interleaved with [`Pow2Tile::add_dots`] of the one before.
     #[inline(always)]
     fn dot_next<const HALF: usize, const WITH_BIAS: bool>(&mut self, s: S, next: SubBlockOperands<'a, NR>) {
-        let SubBlockOperands { codes, x, prefetch } = next;
+        let SubBlockOperands { grid, codes, x, prefetch } = next;
         let quads = const { QUADS / F::Scales::GROUPS };
         let shared = const { if F::Codes::SHARES_REGISTER && F::Scales::GROUPS == 1 { 2 } else { 1 } };
         let mut dots = [[s.splat_i(0); MR]; NR];
@@ -209,7 +214,7 @@ impl<'a, S: Simd, F: Format, const MR: usize, const NR: usize> Pow2Tile<'a, S, F
             }
             let mut w = [s.splat_i(0); NR];
             for p in 0..NR {
-                w[p] = F::Codes::quad(s, codes[p], j);
+                w[p] = F::Codes::quad(s, grid, codes[p], j);
             }
             dot_quad::<S, F, MR, NR>(s, x, j, &w, &mut dots);
             self.add_dots_of_quad::<HALF, WITH_BIAS>(s, k);

@@ -4,11 +4,11 @@ use cpu::simd::Simd;
 
 use crate::activations::Block;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Format};
+use crate::unpack::{self, BlockLayout};
 
 /// The start of the accumulator for the block `x`, or for its half `HALF` where scales are of 16 weights: `-zero_point · Σ q`.
 #[inline(always)]
-pub(super) fn zero_point_init<S: Simd, F: Format, const HALF: usize>(s: S, x: &Block) -> S::I {
+pub(super) fn zero_point_init<S: Simd, F: BlockLayout, const HALF: usize>(s: S, x: &Block) -> S::I {
     const { assert!(has_init::<S, F>(), "no accumulator start for the format's zero point") };
     match const { (F::Scales::GROUPS, unpack::zero_point::<S, F>()) } {
         (_, 0) => s.splat_i(0),
@@ -25,7 +25,7 @@ pub(super) fn zero_point_init<S: Simd, F: Format, const HALF: usize>(s: S, x: &B
 }
 
 /// Whether [`zero_point_init`] has an arm for the format: a new zero point needs one, and perhaps a field of [`Block`].
-const fn has_init<S: Simd, F: Format>() -> bool {
+const fn has_init<S: Simd, F: BlockLayout>() -> bool {
     matches!(
         (F::Scales::GROUPS, unpack::zero_point::<S, F>()),
         (_, 0) | (1, 1 | 8 | 16 | 128) | (2, 4 | 32 | 128)
@@ -34,7 +34,7 @@ const fn has_init<S: Simd, F: Format>() -> bool {
 
 /// The zero point times the scales of both halves, as two `i16` in each lane, the first in the low one.
 #[inline(always)]
-pub(super) fn zero_point_i16<S: Simd, F: Format>(s: S, [first, second]: [S::I; 2]) -> S::I {
+pub(super) fn zero_point_i16<S: Simd, F: BlockLayout>(s: S, [first, second]: [S::I; 2]) -> S::I {
     const {
         let has_arm = matches!(F::ZERO_POINT, 4 | 32);
         assert!(

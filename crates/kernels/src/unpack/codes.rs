@@ -3,11 +3,12 @@
 //! A *quad* is four consecutive `k` of one row. A byte vector has, for each lane, the four bytes of one quad; quads
 //! are numbered 0 to 7 within a sub-block. `put` writes one lane's codes, `quad` reads those of all lanes.
 
+use super::blocks::Grid;
 use super::raw::SUB;
 use cpu::simd::Simd;
 
 /// A code layout.
-pub(crate) trait Codes {
+pub(crate) trait Codes: 'static {
     /// Bytes for 32 codes of one row.
     const BYTES: usize;
     /// Bits of an unpacked code; codes of eight bits are multiplied by [`Simd::dot_u8`].
@@ -21,19 +22,19 @@ pub(crate) trait Codes {
     /// Writes the codes of `lane`.
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]);
     /// Reads quad `j` of all lanes.
-    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I;
+    fn quad<S: Simd>(s: S, grid: &Grid, codes: &[u8], j: usize) -> S::I;
     /// Reads the eight quads of all lanes.
     #[inline(always)]
-    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
+    fn get<S: Simd>(s: S, grid: &Grid, codes: &[u8]) -> [S::I; 8] {
         [
-            Self::quad(s, codes, 0),
-            Self::quad(s, codes, 1),
-            Self::quad(s, codes, 2),
-            Self::quad(s, codes, 3),
-            Self::quad(s, codes, 4),
-            Self::quad(s, codes, 5),
-            Self::quad(s, codes, 6),
-            Self::quad(s, codes, 7),
+            Self::quad(s, grid, codes, 0),
+            Self::quad(s, grid, codes, 1),
+            Self::quad(s, grid, codes, 2),
+            Self::quad(s, grid, codes, 3),
+            Self::quad(s, grid, codes, 4),
+            Self::quad(s, grid, codes, 5),
+            Self::quad(s, grid, codes, 6),
+            Self::quad(s, grid, codes, 7),
         ]
     }
 }
@@ -80,7 +81,7 @@ impl Codes for Nibble {
         scatter::<4>(q, lane, out, |quad, codes| (quad % 4, (codes & each(15)) << (4 * (quad / 4))));
     }
     #[inline(always)]
-    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
+    fn quad<S: Simd>(s: S, _: &Grid, codes: &[u8], j: usize) -> S::I {
         let v = vector(s, codes, j % 4);
         s.and(if j < 4 { v } else { s.shr::<4>(v) }, s.splat_b(15))
     }
@@ -125,7 +126,7 @@ impl Codes for Two {
         scatter::<2>(q, lane, out, |quad, codes| (quad / 4, (codes & each(3)) << (2 * (quad % 4))));
     }
     #[inline(always)]
-    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
+    fn quad<S: Simd>(s: S, _: &Grid, codes: &[u8], j: usize) -> S::I {
         let v = vector(s, codes, j / 4);
         let moved = match j % 4 {
             0 => v,
@@ -149,8 +150,8 @@ impl Codes for TwoAndBit {
         Bit::put(q, 2, lane, high);
     }
     #[inline(always)]
-    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
-        s.or(Two::quad(s, codes, j), Bit::quad::<S, 2>(s, &codes[Two::BYTES * S::LANES..], j))
+    fn quad<S: Simd>(s: S, grid: &Grid, codes: &[u8], j: usize) -> S::I {
+        s.or(Two::quad(s, grid, codes, j), Bit::quad::<S, 2>(s, &codes[Two::BYTES * S::LANES..], j))
     }
 }
 
@@ -167,8 +168,8 @@ impl Codes for NibbleAndBit {
         Bit::put(q, 4, lane, high);
     }
     #[inline(always)]
-    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
-        s.or(Nibble::quad(s, codes, j), Bit::quad::<S, 4>(s, &codes[Nibble::BYTES * S::LANES..], j))
+    fn quad<S: Simd>(s: S, grid: &Grid, codes: &[u8], j: usize) -> S::I {
+        s.or(Nibble::quad(s, grid, codes, j), Bit::quad::<S, 4>(s, &codes[Nibble::BYTES * S::LANES..], j))
     }
 }
 
@@ -191,7 +192,7 @@ impl Codes for Six {
         }
     }
     #[inline(always)]
-    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
+    fn quad<S: Simd>(s: S, _: &Grid, codes: &[u8], j: usize) -> S::I {
         let first = j / 4 * 3;
         if j % 4 < 3 {
             return s.and(vector(s, codes, first + j % 4), s.splat_b(63));
@@ -212,21 +213,15 @@ impl Codes for Byte {
         scatter::<8>(q, lane, out, |quad, codes| (quad, codes));
     }
     #[inline(always)]
-    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
+    fn quad<S: Simd>(s: S, _: &Grid, codes: &[u8], j: usize) -> S::I {
         vector(s, codes, j)
     }
 }
 
-/// Sixteen values that a nibble chooses from, each plus 128.
-pub(crate) trait Table {
-    /// The values.
-    const VALUES: [u8; 16];
-}
+/// Four bits that index the values of a [`Grid`].
+pub(crate) struct Lookup;
 
-/// Four bits that index a [`Table`].
-pub(crate) struct Lookup<T>(std::marker::PhantomData<T>);
-
-impl<T: Table> Codes for Lookup<T> {
+impl Codes for Lookup {
     const BYTES: usize = Nibble::BYTES;
     const BITS: u32 = 8;
     const TABLE_LOOKUP: bool = true;
@@ -235,15 +230,15 @@ impl<T: Table> Codes for Lookup<T> {
         Nibble::put(q, lane, out);
     }
     #[inline(always)]
-    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
-        s.lookup(&T::VALUES, Nibble::quad(s, codes, j))
+    fn quad<S: Simd>(s: S, grid: &Grid, codes: &[u8], j: usize) -> S::I {
+        s.lookup(&grid.values, Nibble::quad(s, grid, codes, j))
     }
 }
 
-/// Three bits that index a [`Table`], of which the first eight values count.
-pub(crate) struct Lookup3<T>(std::marker::PhantomData<T>);
+/// Three bits that index the first eight values of a [`Grid`].
+pub(crate) struct Lookup3;
 
-impl<T: Table> Codes for Lookup3<T> {
+impl Codes for Lookup3 {
     const BYTES: usize = TwoAndBit::BYTES;
     const BITS: u32 = 8;
     const TABLE_LOOKUP: bool = true;
@@ -251,18 +246,7 @@ impl<T: Table> Codes for Lookup3<T> {
         TwoAndBit::put(q, lane, out);
     }
     #[inline(always)]
-    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
-        s.lookup(&T::VALUES, TwoAndBit::quad(s, codes, j))
+    fn quad<S: Simd>(s: S, grid: &Grid, codes: &[u8], j: usize) -> S::I {
+        s.lookup(&grid.values, TwoAndBit::quad(s, grid, codes, j))
     }
-}
-
-/// Adds 128 to each of sixteen signed values.
-pub(crate) const fn biased(values: &[i8; 16]) -> [u8; 16] {
-    let mut out = [0; 16];
-    let mut i = 0;
-    while i < 16 {
-        out[i] = values[i].cast_unsigned() ^ 0x80;
-        i += 1;
-    }
-    out
 }

@@ -3,7 +3,8 @@
 use tensor::Dtype;
 
 use super::Format;
-use super::codes::{Lookup3, Table, biased};
+use super::blocks::Blocks;
+use super::codes::Lookup3;
 use super::scales::SuperScale16;
 
 /// The format IQ1_M.
@@ -11,10 +12,6 @@ pub(crate) struct Iq1M;
 
 impl Format for Iq1M {
     const DTYPE: Dtype = Dtype::IQ1_M;
-    type Codes = Lookup3<Iq1M>;
-    type Scales = SuperScale16;
-}
-
-impl Table for Iq1M {
-    const VALUES: [u8; 16] = biased(&tensor::format::iq1_m::TABLE);
+    type Layout = Blocks<Lookup3, SuperScale16, 256, 128>;
+    const VALUES: [i8; 16] = tensor::format::iq1_m::TABLE;
 }

@@ -3,7 +3,8 @@
 use tensor::Dtype;
 
 use super::Format;
-use super::codes::{Lookup3, Table, biased};
+use super::blocks::Blocks;
+use super::codes::Lookup3;
 use super::scales::SuperScale32;
 
 /// The format IQ1_S.
@@ -11,10 +12,6 @@ pub(crate) struct Iq1S;
 
 impl Format for Iq1S {
     const DTYPE: Dtype = Dtype::IQ1_S;
-    type Codes = Lookup3<Iq1S>;
-    type Scales = SuperScale32;
-}
-
-impl Table for Iq1S {
-    const VALUES: [u8; 16] = biased(&tensor::format::iq1_s::TABLE);
+    type Layout = Blocks<Lookup3, SuperScale32, 256, 128>;
+    const VALUES: [i8; 16] = tensor::format::iq1_s::TABLE;
 }

@@ -3,7 +3,8 @@
 use tensor::Dtype;
 
 use super::Format;
-use super::codes::{Lookup3, Table, biased};
+use super::blocks::Blocks;
+use super::codes::Lookup3;
 use super::scales::SuperScale16;
 
 /// The format IQ2_S.
@@ -11,10 +12,6 @@ pub(crate) struct Iq2S;
 
 impl Format for Iq2S {
     const DTYPE: Dtype = Dtype::IQ2_S;
-    type Codes = Lookup3<Iq2S>;
-    type Scales = SuperScale16;
-}
-
-impl Table for Iq2S {
-    const VALUES: [u8; 16] = biased(&tensor::format::iq2_s::TABLE);
+    type Layout = Blocks<Lookup3, SuperScale16, 256, 128>;
+    const VALUES: [i8; 16] = tensor::format::iq2_s::TABLE;
 }

@@ -3,7 +3,8 @@
 use tensor::Dtype;
 
 use super::Format;
-use super::codes::{Lookup3, Table, biased};
+use super::blocks::Blocks;
+use super::codes::Lookup3;
 use super::scales::SuperScale32;
 
 /// The format IQ2_XXS.
@@ -11,10 +12,6 @@ pub(crate) struct Iq2Xxs;
 
 impl Format for Iq2Xxs {
     const DTYPE: Dtype = Dtype::IQ2_XXS;
-    type Codes = Lookup3<Iq2Xxs>;
-    type Scales = SuperScale32;
-}
-
-impl Table for Iq2Xxs {
-    const VALUES: [u8; 16] = biased(&tensor::format::iq2_xxs::TABLE);
+    type Layout = Blocks<Lookup3, SuperScale32, 256, 128>;
+    const VALUES: [i8; 16] = tensor::format::iq2_xxs::TABLE;
 }

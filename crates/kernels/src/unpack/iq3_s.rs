@@ -3,7 +3,8 @@
 use tensor::Dtype;
 
 use super::Format;
-use super::codes::{Lookup, Table, biased};
+use super::blocks::Blocks;
+use super::codes::Lookup;
 use super::scales::SuperScale32;
 
 /// The format IQ3_S.
@@ -11,10 +12,6 @@ pub(crate) struct Iq3S;
 
 impl Format for Iq3S {
     const DTYPE: Dtype = Dtype::IQ3_S;
-    type Codes = Lookup<Iq3S>;
-    type Scales = SuperScale32;
-}
-
-impl Table for Iq3S {
-    const VALUES: [u8; 16] = biased(&tensor::format::iq3_s::TABLE);
+    type Layout = Blocks<Lookup, SuperScale32, 256, 128>;
+    const VALUES: [i8; 16] = tensor::format::iq3_s::TABLE;
 }

@@ -3,7 +3,8 @@
 use tensor::Dtype;
 
 use super::Format;
-use super::codes::{Lookup, Table, biased};
+use super::blocks::Blocks;
+use super::codes::Lookup;
 use super::scales::SuperScale32;
 
 /// The format IQ3_XXS.
@@ -11,10 +12,6 @@ pub(crate) struct Iq3Xxs;
 
 impl Format for Iq3Xxs {
     const DTYPE: Dtype = Dtype::IQ3_XXS;
-    type Codes = Lookup<Iq3Xxs>;
-    type Scales = SuperScale32;
-}
-
-impl Table for Iq3Xxs {
-    const VALUES: [u8; 16] = biased(&tensor::format::iq3_xxs::TABLE);
+    type Layout = Blocks<Lookup, SuperScale32, 256, 128>;
+    const VALUES: [i8; 16] = tensor::format::iq3_xxs::TABLE;
 }

@@ -3,7 +3,8 @@
 use tensor::Dtype;
 
 use super::Format;
-use super::codes::{Lookup, Table, biased};
+use super::blocks::Blocks;
+use super::codes::Lookup;
 use super::scales::F16Scale;
 
 /// The format IQ4_NL.
@@ -11,10 +12,6 @@ pub(crate) struct Iq4Nl;
 
 impl Format for Iq4Nl {
     const DTYPE: Dtype = Dtype::IQ4_NL;
-    type Codes = Lookup<Iq4Nl>;
-    type Scales = F16Scale;
-}
-
-impl Table for Iq4Nl {
-    const VALUES: [u8; 16] = biased(&tensor::format::iq4_nl::TABLE);
+    type Layout = Blocks<Lookup, F16Scale, 32, 128>;
+    const VALUES: [i8; 16] = tensor::format::iq4_nl::TABLE;
 }

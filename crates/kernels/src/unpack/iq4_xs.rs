@@ -2,15 +2,16 @@
 
 use tensor::Dtype;
 
+use super::Format;
+use super::blocks::Blocks;
 use super::codes::Lookup;
 use super::scales::SuperScale32;
-use super::{Format, Iq4Nl};
 
 /// The format IQ4_XS.
 pub(crate) struct Iq4Xs;
 
 impl Format for Iq4Xs {
     const DTYPE: Dtype = Dtype::IQ4_XS;
-    type Codes = Lookup<Iq4Nl>;
-    type Scales = SuperScale32;
+    type Layout = Blocks<Lookup, SuperScale32, 256, 128>;
+    const VALUES: [i8; 16] = tensor::format::iq4_nl::TABLE;
 }

@@ -3,7 +3,8 @@
 use tensor::Dtype;
 
 use super::Format;
-use super::codes::{Lookup, Table, biased};
+use super::blocks::Blocks;
+use super::codes::Lookup;
 use super::scales::Exponent;
 
 /// The format MXFP4.
@@ -11,10 +12,6 @@ pub(crate) struct Mxfp4;
 
 impl Format for Mxfp4 {
     const DTYPE: Dtype = Dtype::MXFP4;
-    type Codes = Lookup<Mxfp4>;
-    type Scales = Exponent;
-}
-
-impl Table for Mxfp4 {
-    const VALUES: [u8; 16] = biased(&tensor::format::mxfp4::TABLE);
+    type Layout = Blocks<Lookup, Exponent, 32, 128>;
+    const VALUES: [i8; 16] = tensor::format::mxfp4::TABLE;
 }

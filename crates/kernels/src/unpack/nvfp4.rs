@@ -3,7 +3,8 @@
 use tensor::Dtype;
 
 use super::Format;
-use super::codes::{Lookup, Table, biased};
+use super::blocks::Blocks;
+use super::codes::Lookup;
 use super::scales::E4M3Scale16;
 
 /// The format NVFP4.
@@ -11,10 +12,6 @@ pub(crate) struct Nvfp4;
 
 impl Format for Nvfp4 {
     const DTYPE: Dtype = Dtype::NVFP4;
-    type Codes = Lookup<Nvfp4>;
-    type Scales = E4M3Scale16;
-}
-
-impl Table for Nvfp4 {
-    const VALUES: [u8; 16] = biased(&tensor::format::mxfp4::TABLE);
+    type Layout = Blocks<Lookup, E4M3Scale16, 64, 128>;
+    const VALUES: [i8; 16] = tensor::format::mxfp4::TABLE;
 }

@@ -3,6 +3,7 @@
 use tensor::Dtype;
 
 use super::Format;
+use super::blocks::Blocks;
 use super::codes::Two;
 use super::scales::SuperScaleBias16;
 
@@ -11,6 +12,5 @@ pub(crate) struct Q2K;
 
 impl Format for Q2K {
     const DTYPE: Dtype = Dtype::Q2_K;
-    type Codes = Two;
-    type Scales = SuperScaleBias16;
+    type Layout = Blocks<Two, SuperScaleBias16, 256, 0>;
 }

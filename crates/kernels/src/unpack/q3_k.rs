@@ -3,6 +3,7 @@
 use tensor::Dtype;
 
 use super::Format;
+use super::blocks::Blocks;
 use super::codes::TwoAndBit;
 use super::scales::SuperScale16;
 
@@ -11,6 +12,5 @@ pub(crate) struct Q3K;
 
 impl Format for Q3K {
     const DTYPE: Dtype = Dtype::Q3_K;
-    type Codes = TwoAndBit;
-    type Scales = SuperScale16;
+    type Layout = Blocks<TwoAndBit, SuperScale16, 256, 4>;
 }

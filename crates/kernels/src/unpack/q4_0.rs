@@ -3,6 +3,7 @@
 use tensor::Dtype;
 
 use super::Format;
+use super::blocks::Blocks;
 use super::codes::Nibble;
 use super::scales::F16Scale;
 
@@ -11,6 +12,5 @@ pub(crate) struct Q4_0;
 
 impl Format for Q4_0 {
     const DTYPE: Dtype = Dtype::Q4_0;
-    type Codes = Nibble;
-    type Scales = F16Scale;
+    type Layout = Blocks<Nibble, F16Scale, 32, 8>;
 }

@@ -3,6 +3,7 @@
 use tensor::Dtype;
 
 use super::Format;
+use super::blocks::Blocks;
 use super::codes::Nibble;
 use super::scales::F16ScaleBias;
 
@@ -11,6 +12,5 @@ pub(crate) struct Q4_1;
 
 impl Format for Q4_1 {
     const DTYPE: Dtype = Dtype::Q4_1;
-    type Codes = Nibble;
-    type Scales = F16ScaleBias;
+    type Layout = Blocks<Nibble, F16ScaleBias, 32, 0>;
 }

@@ -3,6 +3,7 @@
 use tensor::Dtype;
 
 use super::Format;
+use super::blocks::Blocks;
 use super::codes::Nibble;
 use super::scales::SuperScaleBias32;
 
@@ -11,6 +12,5 @@ pub(crate) struct Q4K;
 
 impl Format for Q4K {
     const DTYPE: Dtype = Dtype::Q4_K;
-    type Codes = Nibble;
-    type Scales = SuperScaleBias32;
+    type Layout = Blocks<Nibble, SuperScaleBias32, 256, 0>;
 }

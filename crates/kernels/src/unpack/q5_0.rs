@@ -3,6 +3,7 @@
 use tensor::Dtype;
 
 use super::Format;
+use super::blocks::Blocks;
 use super::codes::NibbleAndBit;
 use super::scales::F16Scale;
 
@@ -11,6 +12,5 @@ pub(crate) struct Q5_0;
 
 impl Format for Q5_0 {
     const DTYPE: Dtype = Dtype::Q5_0;
-    type Codes = NibbleAndBit;
-    type Scales = F16Scale;
+    type Layout = Blocks<NibbleAndBit, F16Scale, 32, 16>;
 }

@@ -3,6 +3,7 @@
 use tensor::Dtype;
 
 use super::Format;
+use super::blocks::Blocks;
 use super::codes::NibbleAndBit;
 use super::scales::F16ScaleBias;
 
@@ -11,6 +12,5 @@ pub(crate) struct Q5_1;
 
 impl Format for Q5_1 {
     const DTYPE: Dtype = Dtype::Q5_1;
-    type Codes = NibbleAndBit;
-    type Scales = F16ScaleBias;
+    type Layout = Blocks<NibbleAndBit, F16ScaleBias, 32, 0>;
 }

@@ -3,6 +3,7 @@
 use tensor::Dtype;
 
 use super::Format;
+use super::blocks::Blocks;
 use super::codes::NibbleAndBit;
 use super::scales::SuperScaleBias32;
 
@@ -11,6 +12,5 @@ pub(crate) struct Q5K;
 
 impl Format for Q5K {
     const DTYPE: Dtype = Dtype::Q5_K;
-    type Codes = NibbleAndBit;
-    type Scales = SuperScaleBias32;
+    type Layout = Blocks<NibbleAndBit, SuperScaleBias32, 256, 0>;
 }

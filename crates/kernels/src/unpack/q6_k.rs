@@ -3,6 +3,7 @@
 use tensor::Dtype;
 
 use super::Format;
+use super::blocks::Blocks;
 use super::codes::Six;
 use super::scales::SuperScale16;
 
@@ -11,6 +12,5 @@ pub(crate) struct Q6K;
 
 impl Format for Q6K {
     const DTYPE: Dtype = Dtype::Q6_K;
-    type Codes = Six;
-    type Scales = SuperScale16;
+    type Layout = Blocks<Six, SuperScale16, 256, 32>;
 }

@@ -3,6 +3,7 @@
 use tensor::Dtype;
 
 use super::Format;
+use super::blocks::Blocks;
 use super::codes::Byte;
 use super::scales::F16Scale;
 
@@ -11,6 +12,5 @@ pub(crate) struct Q8_0;
 
 impl Format for Q8_0 {
     const DTYPE: Dtype = Dtype::Q8_0;
-    type Codes = Byte;
-    type Scales = F16Scale;
+    type Layout = Blocks<Byte, F16Scale, 32, 128>;
 }

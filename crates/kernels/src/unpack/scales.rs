@@ -8,7 +8,7 @@ use cpu::simd::Simd;
 use tensor::format::{mxfp4, nvfp4};
 
 /// A scale layout.
-pub(crate) trait Scales {
+pub(crate) trait Scales: 'static {
     /// Bytes of the head for each row.
     const HEAD_BYTES: usize;
     /// Bytes of the sub-block scales for each row.

@@ -3,6 +3,7 @@
 use tensor::Dtype;
 
 use super::Format;
+use super::blocks::Blocks;
 use super::codes::Two;
 use super::scales::F16Scale;
 
@@ -11,6 +12,5 @@ pub(crate) struct Tq1;
 
 impl Format for Tq1 {
     const DTYPE: Dtype = Dtype::TQ1_0;
-    type Codes = Two;
-    type Scales = F16Scale;
+    type Layout = Blocks<Two, F16Scale, 256, 1>;
 }

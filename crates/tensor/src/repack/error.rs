@@ -27,6 +27,12 @@ pub enum Error {
         /// The bytes given.
         have: usize,
     },
+    /// Zero points in AWQ's order, which are 4 bits wide, beside codes of another width.
+    #[error("zero points in AWQ's order go with codes of 4 bits, these have {bits}")]
+    ZeroBits {
+        /// Bits of a code.
+        bits: u32,
+    },
     /// A weight whose code has no place in the format.
     #[error(
         "the weight in row {row}, column {col} is {value} steps from zero; {dtype} holds {least} to {most}"

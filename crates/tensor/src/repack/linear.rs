@@ -98,6 +98,9 @@ impl<'a> Linear<'a> {
         if !whole {
             return Err(Error::Shape { rows, cols, group });
         }
+        if matches!(zeros, Zeros::Packed { layout: ZeroLayout::Awq, .. }) && layout.bits() != 4 {
+            return Err(Error::ZeroBits { bits: layout.bits() });
+        }
         let linear = Linear { rows, cols, layout, codes, scales, zeros };
         linear.check("codes", codes.len(), code_bytes(layout, rows, cols))?;
         let floats = linear.row_groups().checked_mul(linear.col_groups());
