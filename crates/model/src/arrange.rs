@@ -1,5 +1,6 @@
 //! Weights that a file stores in another order than row after row. Each is put in that order when it is packed.
 
+use crate::tensor_location::RowGroups;
 use tensor::Dtype;
 
 /// How a weight lies in its bytes of the file.
@@ -7,6 +8,8 @@ use tensor::Dtype;
 pub(crate) enum Arrangement<'a> {
     /// Row after row.
     Rows,
+    /// Rows of each group of rows, part after part.
+    Groups(RowGroups),
     /// Value `first` and every `step`th after it: gate or up, interleaved.
     Every { first: usize, step: usize },
     /// Transposed: row `r` is column `first + step · r` of a matrix of `step` times as many columns.
@@ -23,6 +26,10 @@ impl Arrangement<'_> {
     pub(crate) fn in_rows(self, dtype: Dtype, rows: usize, cols: usize, bytes: &[u8]) -> Option<Vec<u8>> {
         match self {
             Arrangement::Rows => None,
+            Arrangement::Groups(groups) => {
+                let size = dtype.row_bytes(cols)?;
+                Some(groups.taken().flat_map(|row| &bytes[row * size..][..size]).copied().collect())
+            }
             Arrangement::Every { first, step } => {
                 let values = bytes.chunks_exact(dtype.block_bytes());
                 Some(values.skip(first).step_by(step).flatten().copied().collect())
@@ -84,6 +91,16 @@ mod tests {
             take(Arrangement::Columns { first: 0, step: 1 }, 4, 3),
             [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]
         );
+    }
+
+    #[test]
+    fn parts_of_groups_of_rows_are_put_together() {
+        // Two groups of four rows of two bytes: the second row of both, then the last two of both.
+        let rows: Vec<u8> = (0..8).flat_map(|row| [row, 10 + row]).collect();
+        let groups = RowGroups { count: 2, rows: 4, parts: [(1, 1), (2, 2), (0, 0)] };
+        let got = Arrangement::Groups(groups).in_rows(Dtype::F16, 6, 1, &rows).unwrap();
+        let want: Vec<u8> = [1, 5, 2, 3, 6, 7].into_iter().flat_map(|row| [row, 10 + row]).collect();
+        assert_eq!(got, want);
     }
 
     #[test]

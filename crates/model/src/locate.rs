@@ -6,7 +6,7 @@ use crate::names;
 use crate::repacked::RepackedRows;
 use crate::source::Source;
 use crate::spec::Spec;
-use crate::tensor_location::{BLOCKS, Slice, TensorLocation, scales_of};
+use crate::tensor_location::{BLOCKS, RowGroups, Slice, TensorLocation, scales_of};
 use crate::tensors::{tensor, vector_format};
 use crate::weight_role::{LayerWeight, WeightDecl, WeightRole};
 use cpu::Tier;
@@ -168,6 +168,7 @@ fn fits(opened: &Opened, place: &TensorLocation) -> bool {
         Slice::Whole | Slice::Every { .. } => true,
         Slice::ExpertColumns { .. } | Slice::ExpertBlocks { .. } => true,
         Slice::Rows { of, .. } => tensor.shape.first() == Some(&of),
+        Slice::Groups(RowGroups { count, rows, .. }) => tensor.shape.first() == Some(&(count * rows)),
         Slice::Expert { count, of, .. } => tensor.shape.len() == 3 && tensor.shape[..2] == [count, of],
     }
 }
@@ -194,6 +195,7 @@ fn cut<'a>(
         Slice::Whole => (decl.shape.clone(), 0, rows),
         Slice::Rows { first, of } if vector => (vec![of], first, cols),
         Slice::Rows { first, of } => (vec![of, cols], first, rows),
+        Slice::Groups(RowGroups { count, rows: of, .. }) => (vec![count * of, cols], 0, count * of),
         Slice::Expert { index, count, first, of } => (vec![count, of, cols], index * of + first, rows),
         Slice::Every { step, .. } => {
             let mut shape = decl.shape.clone();
@@ -216,11 +218,12 @@ fn cut<'a>(
     let bytes = tensor.bytes.get(first * row_bytes..(first + unit) * row_bytes).ok_or_else(wrong_shape)?;
     let (name, dtype) = (place.name.clone(), tensor.dtype);
     let arrangement = match place.slice {
+        Slice::Groups(groups) => Arrangement::Groups(groups),
         Slice::Every { first, step } => Arrangement::Every { first, step },
         Slice::ExpertColumns { first, step, .. } => Arrangement::Columns { first, step },
         _ => Arrangement::Rows,
     };
-    if arrangement != Arrangement::Rows {
+    if !matches!(arrangement, Arrangement::Rows | Arrangement::Groups(_)) {
         // Single values are moved.
         vector_format(&place.name, dtype)?;
     }

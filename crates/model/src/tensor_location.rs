@@ -18,6 +18,8 @@ pub(crate) enum Slice {
     Rows { first: usize, of: usize },
     /// Rows from `first` on, of expert `index` in a stack of `count` experts of `of` rows each.
     Expert { index: usize, count: usize, first: usize, of: usize },
+    /// Rows of each group of a tensor whose rows are in groups.
+    Groups(RowGroups),
     /// Value `first` and every `step`th after it, of rows of `step` times as many.
     Every { first: usize, step: usize },
     /// Column `first` and every `step`th after it, as rows, of expert `index` in a stack of `count` transposed ones.
@@ -27,7 +29,33 @@ pub(crate) enum Slice {
     ExpertBlocks { index: usize, count: usize, first: usize, step: usize },
 }
 
+/// Parts of each group of rows of a tensor: the first part of all groups, then the second of all, and the third.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowGroups {
+    /// How many groups there are.
+    pub(crate) count: usize,
+    /// Rows of a group.
+    pub(crate) rows: usize,
+    /// The first row of each part in its group, and how many it has.
+    pub(crate) parts: [(usize, usize); 3],
+}
+
+impl RowGroups {
+    /// The rows of the tensor that are taken, in their order.
+    pub(crate) fn taken(self) -> impl Iterator<Item = usize> {
+        let RowGroups { count, rows, parts } = self;
+        let of_part = move |(first, taken)| {
+            (0..count).map(move |group| group * rows + first..).map(move |from| from.take(taken))
+        };
+        parts.into_iter().flat_map(of_part).flatten()
+    }
+}
+
 impl TensorLocation {
+    pub(crate) fn groups(name: String, groups: RowGroups) -> Self {
+        TensorLocation { name, slice: Slice::Groups(groups) }
+    }
+
     pub(crate) fn whole(name: String) -> Self {
         TensorLocation { name, slice: Slice::Whole }
     }

@@ -15,6 +15,7 @@ mod models_truth;
 mod packed;
 mod planned_is_loaded;
 mod quantized;
+mod qwen3next;
 mod runner;
 mod shapes;
 mod transformers;

@@ -46,6 +46,7 @@ const MIXTURES: &[&str] = &[
     "ernie4_5-moe",
     "gpt-oss",
     "qwen35moe",
+    "qwen3next",
     "lfm2moe",
     "granitehybrid",
     "nemotron_h",
@@ -54,11 +55,19 @@ const MIXTURES: &[&str] = &[
 ];
 
 /// The families with an expert that every row uses.
-const SHARED: &[&str] =
-    &["qwen2moe", "granitemoe", "ernie4_5-moe", "qwen35moe", "granitehybrid", "nemotron_h", "nemotron_h_moe"];
+const SHARED: &[&str] = &[
+    "qwen2moe",
+    "granitemoe",
+    "ernie4_5-moe",
+    "qwen35moe",
+    "qwen3next",
+    "granitehybrid",
+    "nemotron_h",
+    "nemotron_h_moe",
+];
 
 /// The families whose layers that predict further tokens are left out.
-const PREDICTING: &[&str] = &["qwen35", "qwen35moe", "nemotron_h", "nemotron_h_moe"];
+const PREDICTING: &[&str] = &["qwen35", "qwen35moe", "qwen3next", "nemotron_h", "nemotron_h_moe"];
 
 /// The families with Granite's factors.
 const GRANITES: &[&str] = &["granite", "granitemoe", "granitehybrid"];

@@ -41,6 +41,7 @@ mod qwen3;
 mod qwen35;
 mod qwen35moe;
 mod qwen3moe;
+mod qwen3next;
 mod roberta;
 mod roberta_heads;
 mod seed_oss;
@@ -90,6 +91,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "lfm2",     gguf: true, hugging_face: &["Lfm2ForCausalLM", "lfm2"],                                           models: "LFM2 and LFM2.5 230M to 2.6B",                  read: lfm2::read },
     Family { name: "lfm2moe",  gguf: true, hugging_face: &["Lfm2MoeForCausalLM", "lfm2_moe"],                                    models: "LFM2 8B-A1B and 24B-A2B",                       read: lfm2moe::read },
     Family { name: "qwen35moe", gguf: true, hugging_face: &["Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", "qwen3_5_moe_text"], models: "Qwen3.5 and 3.6 35B-A3B to 397B-A17B (text)", read: qwen35moe::read },
+    Family { name: "qwen3next", gguf: true, hugging_face: &["Qwen3NextForCausalLM", "qwen3_next"],                              models: "Qwen3-Next 80B-A3B, Qwen3-Coder-Next",          read: qwen3next::read },
     Family { name: "gemma",    gguf: true, hugging_face: &["GemmaForCausalLM", "gemma"],                                        models: "Gemma 2B and 7B",                               read: gemma::read },
     Family { name: "gemma2",   gguf: true, hugging_face: &["Gemma2ForCausalLM", "gemma2"],                                      models: "Gemma 2 2B, 9B, 27B",                           read: gemma2::read },
     Family { name: "gemma3",   gguf: true, hugging_face: &["Gemma3ForCausalLM", "gemma3_text", "Gemma3ForConditionalGeneration"], models: "Gemma 3 270M to 27B (text)",                  read: gemma3::read },

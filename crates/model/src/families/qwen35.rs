@@ -16,19 +16,21 @@ const INNER: Key = Key("ssm.inner_size", &[]);
 const VALUE_DIM: Key = Key("", &["linear_value_head_dim"]);
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
-    shared(source, "qwen35")
+    shared(source, "qwen35", &DEFAULTS)
 }
 
+/// The defaults of the configuration class, which the sparse models share.
+pub(super) const DEFAULTS: Defaults = Defaults {
+    head_dim: Some(256),
+    partial_rotary: 0.25,
+    rope_base: 10_000_000.0,
+    feed: Some(0),
+    ..Defaults::NONE
+};
+
 /// What the dense and the sparse models share.
-pub(super) fn shared(source: &Source, family: &'static str) -> Result<Spec, Error> {
-    let defaults = Defaults {
-        head_dim: Some(256),
-        partial_rotary: 0.25,
-        rope_base: 10_000_000.0,
-        feed: Some(0),
-        ..Defaults::default()
-    };
-    let mut spec = source.decoder(family, &defaults)?;
+pub(super) fn shared(source: &Source, family: &'static str, defaults: &Defaults) -> Result<Spec, Error> {
+    let mut spec = source.decoder(family, defaults)?;
     source.leave_out_prediction(&mut spec)?;
     spec.qk_norm = QkNorm::Head;
     spec.attention_gate = source.flag(Key("", &["attn_output_gate"]))?.unwrap_or(true);

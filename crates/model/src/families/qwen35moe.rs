@@ -7,7 +7,7 @@ use crate::source::{EXPERT_WIDTH, Source};
 use crate::spec::Spec;
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
-    let mut spec = qwen35::shared(source, "qwen35moe")?;
+    let mut spec = qwen35::shared(source, "qwen35moe", &qwen35::DEFAULTS)?;
     let mut mixture = source.mixture(source.need(EXPERT_WIDTH, None)?, Router::SOFTMAX)?;
     mixture.shared = qwen2moe::gated_expert(source, spec.layers.len(), 512)?;
     source.spread(&mut spec, mixture, |_| true);

@@ -6,7 +6,7 @@ use crate::tensor_location::{Slice, TensorLocation};
 use crate::weight_role::{LayerWeight, WeightRole};
 
 /// The families in whose GGUF the norm before the feed-forward is called `post_attention_norm`.
-const NORM_AFTER_ATTENTION: [&str; 4] = ["gpt-oss", "qwen35", "qwen35moe", "seed_oss"];
+const NORM_AFTER_ATTENTION: [&str; 5] = ["gpt-oss", "qwen35", "qwen35moe", "qwen3next", "seed_oss"];
 
 /// Where a converter puts a weight of this model: alone unless the family has it `fused` with others; experts in a stack.
 pub(super) fn written<'a>(

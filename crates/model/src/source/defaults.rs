@@ -24,23 +24,28 @@ pub(crate) struct Defaults {
     pub(crate) context: Option<usize>,
 }
 
+impl Defaults {
+    /// A class that leaves nothing out.
+    pub(crate) const NONE: Defaults = Defaults {
+        norm: NormKind::Rms,
+        tied: false,
+        eps: None,
+        rope_base: 10_000.0,
+        partial_rotary: 1.0,
+        ntk_alpha: false,
+        width: None,
+        layers: None,
+        heads: None,
+        kv_heads: None,
+        listed: false,
+        head_dim: None,
+        feed: None,
+        context: None,
+    };
+}
+
 impl Default for Defaults {
     fn default() -> Self {
-        Defaults {
-            norm: NormKind::Rms,
-            tied: false,
-            eps: None,
-            rope_base: 10_000.0,
-            partial_rotary: 1.0,
-            ntk_alpha: false,
-            width: None,
-            layers: None,
-            heads: None,
-            kv_heads: None,
-            listed: false,
-            head_dim: None,
-            feed: None,
-            context: None,
-        }
+        Defaults::NONE
     }
 }
