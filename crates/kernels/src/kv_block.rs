@@ -3,8 +3,8 @@
 /// Positions in a KV block.
 pub const BLOCK_TOKENS: usize = 32;
 
-/// The widest head.
-pub const MAX_HEAD_DIM: usize = 512;
+/// The widest head: that of latent attention, 512 values of the latent and 64 that rotate.
+pub const MAX_HEAD_DIM: usize = 576;
 
 /// Most queries of an attention tile in registers; tiles of AMX take 16.
 pub(crate) const SMALL_QUERY_TILE: usize = 8;

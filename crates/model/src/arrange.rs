@@ -14,6 +14,8 @@ pub(crate) enum Arrangement<'a> {
     Every { first: usize, step: usize },
     /// Transposed: row `r` is column `first + step · r` of a matrix of `step` times as many columns.
     Columns { first: usize, step: usize },
+    /// Transposed, in this format; where that is not the weight's, it has blocks, and the weight is in half precision.
+    Transposed(Dtype),
     /// MXFP4 with exponents apart: row `r` is row `first + step · r` of blocks of 16 bytes, and of `scales`, a byte a block.
     Blocks { scales: &'a [u8], first: usize, step: usize },
 }
@@ -36,6 +38,16 @@ impl Arrangement<'_> {
             }
             Arrangement::Columns { first, step } => {
                 Some(columns(bytes, dtype.block_bytes(), (rows, cols), first, step))
+            }
+            Arrangement::Transposed(stored) if stored == dtype => {
+                Some(columns(bytes, dtype.block_bytes(), (rows, cols), 0, 1))
+            }
+            Arrangement::Transposed(stored) => {
+                let mut values = vec![0.0; rows * cols];
+                tensor::dequantize(stored, bytes, &mut values).expect("the tensor's shape was checked");
+                let halves: Vec<u8> =
+                    values.iter().flat_map(|value| half::f16::from_f32(*value).to_le_bytes()).collect();
+                Some(columns(&halves, 2, (rows, cols), 0, 1))
             }
             Arrangement::Blocks { scales, first, step } => {
                 let of_row = cols / 32;
@@ -101,6 +113,25 @@ mod tests {
         let got = Arrangement::Groups(groups).in_rows(Dtype::F16, 6, 1, &rows).unwrap();
         let want: Vec<u8> = [1, 5, 2, 3, 6, 7].into_iter().flat_map(|row| [row, 10 + row]).collect();
         assert_eq!(got, want);
+    }
+
+    #[test]
+    fn blocks_are_transposed_in_half_precision() {
+        let values: Vec<f32> = (0..64u8).map(|v| f32::from(v) - 32.0).collect();
+        let mut blocks = Vec::new();
+        tensor::quantize(Dtype::Q8_0, &values, &mut blocks).unwrap();
+        let mut stored = vec![0.0; 64];
+        tensor::dequantize(Dtype::Q8_0, &blocks, &mut stored).unwrap();
+        // Two rows of 32 become 32 rows of two.
+        let got = Arrangement::Transposed(Dtype::Q8_0).in_rows(Dtype::F16, 32, 2, &blocks).unwrap();
+        let got: Vec<f32> =
+            got.chunks(2).map(|half| half::f16::from_le_bytes([half[0], half[1]]).to_f32()).collect();
+        for (row, pair) in got.chunks(2).enumerate() {
+            let want = [stored[row], stored[32 + row]].map(|value| half::f16::from_f32(value).to_f32());
+            assert_eq!(pair, want, "row {row}");
+        }
+        let plain = Arrangement::Transposed(Dtype::F16).in_rows(Dtype::F16, 2, 1, &[1, 2, 3, 4]).unwrap();
+        assert_eq!(plain, [1, 2, 3, 4]);
     }
 
     #[test]

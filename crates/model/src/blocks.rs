@@ -1,5 +1,6 @@
 //! The weights of a loaded model, layer by layer.
 
+use crate::latent::LatentAttention;
 use crate::mixer::{DeltaNet, Mamba2, ShortConv};
 use crate::mixture::Mixture;
 use kernels::{ActFormats, DistanceBias, KvHeads, Matrix, RelativeIndex};
@@ -61,6 +62,7 @@ pub(crate) struct PerLayerWeights {
 pub(crate) enum MixerWeights {
     None,
     Attention(Box<AttentionWeights>),
+    Latent(Box<LatentWeights>),
     DeltaNet(Box<DeltaNetWeights>),
     ShortConv(Box<ShortConvWeights>),
     Mamba2(Box<Mamba2Weights>),
@@ -120,6 +122,27 @@ pub(crate) struct AttentionWeights {
     pub(crate) kv_layer: usize,
 }
 
+/// The weights of latent attention before its output projection.
+pub(crate) struct LatentWeights {
+    pub(crate) shape: LatentAttention,
+    /// The projection to the queries' latent `[query_rank, width]`, and its norm, if they have one.
+    pub(crate) query_latent: Option<(Matrix, Vec<f32>)>,
+    /// Queries `[heads * query_dim, query_rank or width]`.
+    pub(crate) query: Matrix,
+    /// The latent of keys and values, and what rotates of the key `[rank + rotary, width]`.
+    pub(crate) latent: Matrix,
+    /// `[rank]`
+    pub(crate) latent_norm: Vec<f32>,
+    /// What brings each head's query to the latent `[rank, plain]`.
+    pub(crate) keys: Vec<Matrix>,
+    /// Each head's values of the latent `[value_dim, rank]`.
+    pub(crate) values: Vec<Matrix>,
+    /// The formats of the projections of the layer's input.
+    pub(crate) formats: ActFormats,
+    /// The layer of the KV cache.
+    pub(crate) kv_layer: usize,
+}
+
 /// The weights of keys and values.
 pub(crate) struct KeyWeights {
     pub(crate) key: Linear,
@@ -160,6 +183,7 @@ impl MixerWeights {
         match self {
             MixerWeights::None => ActFormats::default(),
             MixerWeights::Attention(attention) => attention.formats,
+            MixerWeights::Latent(latent) => latent.formats,
             MixerWeights::DeltaNet(net) => net.formats,
             MixerWeights::ShortConv(conv) => conv.input.activations(),
             MixerWeights::Mamba2(net) => net.formats,
@@ -249,6 +273,7 @@ impl Block {
         match &self.mixer {
             MixerWeights::None => {}
             MixerWeights::Attention(attention) => attention.read_ahead(),
+            MixerWeights::Latent(latent) => latent.matrices().for_each(Matrix::read_ahead),
             MixerWeights::DeltaNet(net) => {
                 [&net.input, &net.gate, &net.beta, &net.alpha].into_iter().for_each(Matrix::read_ahead);
             }
@@ -293,6 +318,7 @@ impl Block {
         };
         let beside = match &self.mixer {
             MixerWeights::AttentionAndMamba2(both) => both.1.out.as_ref().is_some_and(differs),
+            MixerWeights::Latent(latent) => latent.matrices().any(differs),
             _ => false,
         };
         let out = beside || self.out.as_ref().is_some_and(|out| differs(&out.matrix));
@@ -325,6 +351,13 @@ impl AttentionWeights {
             keys.key.matrix.read_ahead();
             keys.value.iter().for_each(|value| value.matrix.read_ahead());
         }
+    }
+}
+
+impl LatentWeights {
+    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+        let down = self.query_latent.iter().map(|(matrix, _)| matrix);
+        down.chain([&self.query, &self.latent]).chain(&self.keys).chain(&self.values)
     }
 }
 

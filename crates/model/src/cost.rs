@@ -36,6 +36,9 @@ impl Spec {
 
     /// Rows of a layer's projections to queries, keys and values.
     fn projected_rows(&self, layer: &Layer) -> usize {
+        if !layer.mixer.projects_keys() {
+            return 0;
+        }
         let kv = self.heads_of(layer).width();
         self.query_rows_of(layer)
             + match layer.kv {

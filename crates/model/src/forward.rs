@@ -9,6 +9,7 @@ use crate::delta_net::delta_net;
 use crate::error::Error;
 use crate::experts::{self, MixtureInput};
 use crate::experts_beside::{self, BesideInput};
+use crate::latent_attention::{LatentRows, latent_attention};
 use crate::load::Model;
 use crate::mamba2::mamba2;
 use crate::mlp::{MlpBuffers, bias, feed_forward};
@@ -159,6 +160,10 @@ impl Model {
             }
             MixerWeights::Mamba2(weights) => {
                 mamba2(compute, spec, weights, sequences, count, kv.states_mut(), scratch);
+            }
+            MixerWeights::Latent(weights) => {
+                let rows = LatentRows { count, decode, sequences, keys_only: nothing_wanted };
+                latent_attention(compute, spec, weights, layer, rows, kv, scratch);
             }
             MixerWeights::AttentionAndMamba2(both) => {
                 let (attention, recurrent) = &**both;

@@ -167,7 +167,7 @@ fn fits(opened: &Opened, place: &TensorLocation) -> bool {
     match place.slice {
         Slice::Whole | Slice::Every { .. } => true,
         Slice::ExpertColumns { .. } | Slice::ExpertBlocks { .. } => true,
-        Slice::Rows { of, .. } => tensor.shape.first() == Some(&of),
+        Slice::Rows { of, .. } | Slice::Transposed { of, .. } => tensor.shape.first() == Some(&of),
         Slice::Groups(RowGroups { count, rows, .. }) => tensor.shape.first() == Some(&(count * rows)),
         Slice::Expert { count, of, .. } => tensor.shape.len() == 3 && tensor.shape[..2] == [count, of],
     }
@@ -195,6 +195,7 @@ fn cut<'a>(
         Slice::Whole => (decl.shape.clone(), 0, rows),
         Slice::Rows { first, of } if vector => (vec![of], first, cols),
         Slice::Rows { first, of } => (vec![of, cols], first, rows),
+        Slice::Transposed { first, of } => (vec![of, rows], first, cols),
         Slice::Groups(RowGroups { count, rows: of, .. }) => (vec![count * of, cols], 0, count * of),
         Slice::Expert { index, count, first, of } => (vec![count, of, cols], index * of + first, rows),
         Slice::Every { step, .. } => {
@@ -212,22 +213,32 @@ fn cut<'a>(
     if !same_shape(&tensor.shape, &expected, decl, place.slice) {
         return Err(wrong_shape());
     }
-    let sliced_vector = vector && matches!(place.slice, Slice::Rows { .. });
-    let row = if sliced_vector { 1 } else { cols };
+    let row = match place.slice {
+        Slice::Rows { .. } if vector => 1,
+        Slice::Transposed { .. } => rows,
+        _ => cols,
+    };
     let row_bytes = tensor.dtype.row_bytes(row).ok_or_else(wrong_shape)?;
     let bytes = tensor.bytes.get(first * row_bytes..(first + unit) * row_bytes).ok_or_else(wrong_shape)?;
-    let (name, dtype) = (place.name.clone(), tensor.dtype);
-    let arrangement = match place.slice {
-        Slice::Groups(groups) => Arrangement::Groups(groups),
-        Slice::Every { first, step } => Arrangement::Every { first, step },
-        Slice::ExpertColumns { first, step, .. } => Arrangement::Columns { first, step },
-        _ => Arrangement::Rows,
-    };
-    if !matches!(arrangement, Arrangement::Rows | Arrangement::Groups(_)) {
+    let name = place.name.clone();
+    let (arrangement, dtype) = arrangement(place.slice, tensor.dtype);
+    if matches!(arrangement, Arrangement::Every { .. } | Arrangement::Columns { .. }) {
         // Single values are moved.
         vector_format(&place.name, dtype)?;
     }
     Ok(LocatedWeight { role: decl.role, name, dtype, rows, cols, vector, bytes, arrangement, repacked: None })
+}
+
+/// How a part of a tensor in the format `stored` lies in the file, and the format that it is packed in.
+fn arrangement(slice: Slice, stored: Dtype) -> (Arrangement<'static>, Dtype) {
+    match slice {
+        Slice::Groups(groups) => (Arrangement::Groups(groups), stored),
+        Slice::Transposed { .. } if stored.is_quantized() => (Arrangement::Transposed(stored), Dtype::F16),
+        Slice::Transposed { .. } => (Arrangement::Transposed(stored), stored),
+        Slice::Every { first, step } => (Arrangement::Every { first, step }, stored),
+        Slice::ExpertColumns { first, step, .. } => (Arrangement::Columns { first, step }, stored),
+        _ => (Arrangement::Rows, stored),
+    }
 }
 
 /// Whether a tensor of shape `found` is the expected one.

@@ -1,6 +1,7 @@
 //! What mixes the positions of a layer: attention over keys and values, or a recurrence with a state.
 
 use crate::error::{Error, require};
+use crate::latent::LatentAttention;
 use crate::weight_role::LayerWeight;
 use kernels::{CausalConv, LinearAttention, StateRule};
 
@@ -11,6 +12,8 @@ pub enum Mixer {
     None,
     /// Attention, by the spec's heads.
     Attention,
+    /// Attention whose keys and values are projections of one latent, as in DeepSeek-V2 and V3.
+    Latent(LatentAttention),
     /// Gated DeltaNet (Yang, Kautz and Hatamizadeh, 2024), as in Qwen3-Next and Qwen3.5.
     DeltaNet(DeltaNet),
     /// A short convolution between two gates, as in LFM2.
@@ -275,7 +278,7 @@ impl Mixer {
     #[must_use]
     pub fn state_floats(&self) -> usize {
         match self {
-            Mixer::None | Mixer::Attention => 0,
+            Mixer::None | Mixer::Attention | Mixer::Latent(_) => 0,
             Mixer::DeltaNet(net) => net.conv_floats() + net.attention().state_floats(),
             Mixer::ShortConv(conv) => CausalConv::state_floats(conv.kernel, conv.channels),
             Mixer::Mamba2(net) | Mixer::AttentionAndMamba2(net) => {
@@ -287,6 +290,12 @@ impl Mixer {
     /// Whether this is attention, with keys and values in the KV cache.
     #[must_use]
     pub fn is_attention(&self) -> bool {
+        matches!(self, Mixer::Attention | Mixer::Latent(_) | Mixer::AttentionAndMamba2(_))
+    }
+
+    /// Whether queries, keys and values are projected from the layer's input, by the spec's heads.
+    #[must_use]
+    pub fn projects_keys(&self) -> bool {
         matches!(self, Mixer::Attention | Mixer::AttentionAndMamba2(_))
     }
 
@@ -295,6 +304,7 @@ impl Mixer {
         match self {
             Mixer::None => 0,
             Mixer::Attention | Mixer::AttentionAndMamba2(_) => attention,
+            Mixer::Latent(net) => net.values_width(),
             Mixer::DeltaNet(net) => net.values_width(),
             Mixer::ShortConv(conv) => conv.channels,
             Mixer::Mamba2(net) => net.inner_width(),
@@ -309,10 +319,11 @@ impl Mixer {
         }
     }
 
-    /// Width of the rows that are convolved; 0 without convolution.
+    /// Width of the rows that are convolved, or of the queries' latent; 0 without either.
     pub(crate) fn channels(&self) -> usize {
         match self {
             Mixer::None | Mixer::Attention => 0,
+            Mixer::Latent(net) => net.query_rank.unwrap_or(0),
             Mixer::DeltaNet(net) => net.channels(),
             Mixer::ShortConv(conv) => conv.channels,
             Mixer::Mamba2(net) | Mixer::AttentionAndMamba2(net) => net.channels(),
@@ -323,25 +334,36 @@ impl Mixer {
     pub(crate) fn mixed_width(&self) -> usize {
         match self {
             Mixer::None | Mixer::Attention => 0,
+            Mixer::Latent(net) => net.queries_width().max(net.absorbed_width()),
             Mixer::DeltaNet(net) => net.channels(),
             Mixer::ShortConv(conv) => 3 * conv.channels,
             Mixer::Mamba2(net) | Mixer::AttentionAndMamba2(net) => net.channels(),
         }
     }
 
+    /// The widest rows that a projection within the mixer reads.
+    pub(crate) fn widest_within(&self) -> usize {
+        match self {
+            Mixer::Latent(net) => net.widest_of_head().max(net.query_rank.unwrap_or(0)),
+            _ => 0,
+        }
+    }
+
     /// Factors of each row.
     pub(crate) fn factors(&self) -> usize {
         match self {
-            Mixer::None | Mixer::Attention | Mixer::ShortConv(_) => 0,
+            Mixer::None | Mixer::Attention | Mixer::Latent(_) | Mixer::ShortConv(_) => 0,
             Mixer::DeltaNet(net) => net.value_heads,
             Mixer::Mamba2(net) | Mixer::AttentionAndMamba2(net) => net.heads,
         }
     }
 
-    /// Multiply-adds of one row in a model of this width, of what is recurrent, before the layer's output projection.
+    /// Multiply-adds of one row in a model of this width, of what is recurrent or projects to latents, before the layer's
+    /// output projection.
     pub(crate) fn multiply_adds(&self, width: usize) -> u64 {
         match self {
             Mixer::None | Mixer::Attention => 0,
+            Mixer::Latent(net) => net.multiply_adds(width) as u64,
             Mixer::DeltaNet(net) => net.multiply_adds(width) as u64,
             Mixer::ShortConv(conv) => (conv.channels * (3 * width + conv.kernel + 2)) as u64,
             Mixer::Mamba2(net) => net.multiply_adds(width) as u64,
@@ -349,10 +371,11 @@ impl Mixer {
         }
     }
 
-    /// The weights that a recurrent mixer has in place of query, key and value.
+    /// The weights that a recurrent mixer, or latent attention, has in place of query, key and value.
     pub(crate) fn weights(&self, width: usize, put: &mut dyn FnMut(LayerWeight, &[usize])) {
         match self {
             Mixer::None | Mixer::Attention => {}
+            Mixer::Latent(net) => net.weights(width, put),
             Mixer::DeltaNet(net) => net.weights(width, put),
             Mixer::ShortConv(conv) => {
                 put(LayerWeight::MixerInput, &[3 * conv.channels, width]);
@@ -370,6 +393,7 @@ impl Mixer {
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self {
             Mixer::None | Mixer::Attention => Ok(()),
+            Mixer::Latent(net) => net.check(),
             Mixer::DeltaNet(net) => net.check(),
             Mixer::ShortConv(conv) => check_kernel(conv.kernel),
             Mixer::Mamba2(net) | Mixer::AttentionAndMamba2(net) => net.check(),

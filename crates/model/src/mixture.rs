@@ -58,8 +58,8 @@ pub enum RouterBias {
     Choice,
 }
 
-/// Groups of as many consecutive experts each. A group's score is the sum of its two best; the experts of the `used` best
-/// groups may be picked.
+/// Groups of as many consecutive experts each. A group's score is the sum of its two best, or its best after a softmax; the
+/// experts of the `used` best groups may be picked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertGroups {
     /// The number of groups; divides the number of experts.

@@ -5,6 +5,7 @@
 
 use crate::expert_names;
 use crate::heads::Heads;
+use crate::latent_names;
 use crate::mixer::Mixer;
 use crate::name_table::{BIAS_ENDS, Fused, Names, WEIGHT_ENDS};
 use crate::per_layer_names;
@@ -59,7 +60,8 @@ pub(crate) fn ignorable(name: &str, spec: &Spec) -> bool {
 
 /// Whether a tensor belongs to a block that predicts further tokens.
 fn predicts(name: &str, spec: &Spec) -> bool {
-    let layer = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')?.0.parse::<usize>().ok());
+    let rest = ["blk.", "model.layers."].iter().find_map(|first| name.strip_prefix(first));
+    let layer = rest.and_then(|rest| rest.split_once('.')?.0.parse::<usize>().ok());
     let first = spec.layers.len();
     layer.is_some_and(|layer| (first..first + spec.prediction_layers).contains(&layer))
         || (spec.has_states() && ["mtp.", "model.visual."].iter().any(|part| name.starts_with(part)))
@@ -118,6 +120,12 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
     let any = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(full(n))).collect::<Vec<_>>();
     let fused = |own: &str, both: &str, first, of| own_or_fused(full(own), full(both), first, of);
     let own = &spec.layers[layer];
+    if let Mixer::Latent(net) = &own.mixer {
+        let places = latent_names::gguf(net, part, &full);
+        if !places.is_empty() {
+            return places;
+        }
+    }
     let (q, kv) = (spec.query_width_of(own), spec.heads_of(own).width());
     let qkv = q + 2 * kv;
     let ff = own.feed.width();
@@ -194,6 +202,12 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
     let any = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(full(n))).collect::<Vec<_>>();
     let fused = |own: &str, both: &str, first, of| own_or_fused(full(own), full(both), first, of);
     let own = &spec.layers[layer];
+    if let Mixer::Latent(net) = &own.mixer {
+        let places = latent_names::hugging_face(net, part, &full);
+        if !places.is_empty() {
+            return places;
+        }
+    }
     let (q, kv) = (spec.query_width_of(own), spec.heads_of(own).width());
     let qkv = q + 2 * kv;
     let ff = own.feed.width();

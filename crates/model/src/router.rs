@@ -26,7 +26,7 @@ pub(crate) fn pick(
         choice.iter_mut().zip(bias).for_each(|(choice, bias)| *choice += bias);
     }
     if let Some(groups) = router.groups {
-        leave_out_groups(groups, choice);
+        leave_out_groups(groups, router.score, choice);
     }
     for (expert, weight) in picks.iter_mut() {
         let best = take_best(choice);
@@ -70,14 +70,14 @@ fn take_best(scores: &mut [f32]) -> usize {
 }
 
 /// Sets the scores of all experts outside the best groups to minus infinity.
-fn leave_out_groups(groups: ExpertGroups, scores: &mut [f32]) {
+fn leave_out_groups(groups: ExpertGroups, kind: Score, scores: &mut [f32]) {
     let size = scores.len() / groups.count;
     let of_group = |scores: &[f32]| {
         let (first, second) =
             scores.iter().fold((f32::NEG_INFINITY, f32::NEG_INFINITY), |(first, second), &s| {
                 if s > first { (s, first) } else { (first, second.max(s)) }
             });
-        first + second
+        if kind == Score::Softmax { first } else { first + second }
     };
     let mut sums = [0.0; MAX_GROUPS];
     let sums = &mut sums[..groups.count.min(MAX_GROUPS)];

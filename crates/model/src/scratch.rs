@@ -1,5 +1,6 @@
 //! Every buffer that `forward` writes, sized once from the spec and the largest batch.
 
+use crate::latent_scratch::HeadBuffers;
 use crate::mixer::Mixer;
 use crate::mixture::Mixture;
 use crate::routing::Routing;
@@ -21,9 +22,10 @@ pub struct Scratch {
     pub(crate) q: AlignedVec<f32>,
     /// The output of attention or recurrence `[rows, heads * head_dim]`; before that, its gate.
     pub(crate) attention_out: AlignedVec<f32>,
-    /// What a recurrent layer convolves, later its output `[rows, channels]`.
+    /// What a recurrent layer convolves, later its output `[rows, channels]`; of latent attention the queries' latent.
     pub(crate) mixer_in: AlignedVec<f32>,
-    /// Convolved rows `[rows, channels]`; where attention is gated, queries with their gates, later its output.
+    /// Convolved rows `[rows, channels]`; where attention is gated, queries with their gates, later its output; of latent
+    /// attention queries before they are brought to the latent, later its output.
     pub(crate) mixed: AlignedVec<f32>,
     /// The decay of each value head's state `[rows, value_heads]`.
     pub(crate) decay: Vec<f32>,
@@ -51,6 +53,8 @@ pub struct Scratch {
     pub(crate) wanted: Vec<SeqRows<'static>>,
     /// The quantized input of the current matrix product.
     pub(crate) activations: Activations,
+    /// The buffers of latent attention's products by head.
+    pub(crate) heads: HeadBuffers,
     /// The assignment of rows to experts.
     pub(crate) routing: Routing,
 }
@@ -85,6 +89,7 @@ impl Scratch {
             slots: vec![(0, 0); rows],
             wanted: Vec::with_capacity(logit_rows),
             activations: Activations::new(rows, widest(spec)),
+            heads: HeadBuffers::new(spec, rows),
             routing: Routing::new(spec, rows),
         }
     }
@@ -100,13 +105,14 @@ impl Scratch {
         // Two 8-bit halves with their scales and sums take 4 bytes a value, bf16 2, f32 4.
         let activations = 10 * rows * widest(spec).next_multiple_of(32) as u64;
         let floats = rows * floats as u64 + logit_rows * spec.vocab as u64;
-        4 * floats + activations + Routing::bytes(spec, rows)
+        4 * floats + activations + HeadBuffers::bytes(spec, rows) + Routing::bytes(spec, rows)
     }
 }
 
 /// The largest K of any matrix of the model.
 fn widest(spec: &Spec) -> usize {
-    spec.width.max(out_width(spec)).max(feed_width(spec))
+    let within = spec.layers.iter().map(|layer| layer.mixer.widest_within()).max().unwrap_or(0);
+    spec.width.max(out_width(spec)).max(feed_width(spec)).max(within)
 }
 
 /// The most columns of a feed-forward, or of a layer's own embeddings.

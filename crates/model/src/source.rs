@@ -222,7 +222,7 @@ impl<'a> Source<'a> {
         let kv_heads = self.kv_heads(heads, defaults)?;
         let head_dim = self.size(HEAD_DIM)?.or(defaults.head_dim).unwrap_or(width / heads.max(1));
         let value_dim = self.size(VALUE_DIM)?.unwrap_or(head_dim);
-        if value_dim != head_dim {
+        if value_dim != head_dim && !defaults.latent {
             return Err(self.bad(VALUE_DIM, value_dim, format!("the key heads' {head_dim}")));
         }
         let layers = self.layer_count(defaults)?;

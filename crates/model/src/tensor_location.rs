@@ -18,6 +18,8 @@ pub(crate) enum Slice {
     Rows { first: usize, of: usize },
     /// Rows from `first` on, of expert `index` in a stack of `count` experts of `of` rows each.
     Expert { index: usize, count: usize, first: usize, of: usize },
+    /// Rows from `first` on, of a tensor of `of` rows, as columns.
+    Transposed { first: usize, of: usize },
     /// Rows of each group of a tensor whose rows are in groups.
     Groups(RowGroups),
     /// Value `first` and every `step`th after it, of rows of `step` times as many.
@@ -44,7 +46,7 @@ impl RowGroups {
     /// The rows of the tensor that are taken, in their order.
     pub(crate) fn taken(self) -> impl Iterator<Item = usize> {
         let RowGroups { count, rows, parts } = self;
-        let of_part = move |(first, taken)| {
+        let of_part = move |(first, taken): (usize, usize)| {
             (0..count).map(move |group| group * rows + first..).map(move |from| from.take(taken))
         };
         parts.into_iter().flat_map(of_part).flatten()

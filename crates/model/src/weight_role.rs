@@ -108,6 +108,8 @@ impl WeightRole {
                     | LayerWeight::FeedNorm
                     | LayerWeight::QueryNorm
                     | LayerWeight::KeyNorm
+                    | LayerWeight::QueryLatentNorm
+                    | LayerWeight::KvLatentNorm
                     | LayerWeight::AttentionPostNorm
                     | LayerWeight::FeedPostNorm
                     | LayerWeight::PerLayerPostNorm
@@ -159,6 +161,12 @@ pub enum LayerWeight {
     ExpertGate(usize),
     ExpertUp(usize),
     ExpertDown(usize),
+    QueryLatent,
+    QueryLatentNorm,
+    KvLatent,
+    KvLatentNorm,
+    HeadKey(usize),
+    HeadValue(usize),
     MixerInput,
     MixerGate,
     Beta,

@@ -11,6 +11,7 @@ mod family_keys;
 mod gemma4;
 mod hybrids;
 mod keys;
+mod latent;
 mod models_truth;
 mod packed;
 mod planned_is_loaded;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use weights::gguf;
 
-const CASES: [&str; 12] = [
+const CASES: [&str; 15] = [
     "llama-3",
     "mistral-window",
     "qwen3",
@@ -27,6 +27,9 @@ const CASES: [&str; 12] = [
     "granite4-h",
     "nemotron-h-moe",
     "falcon-h1",
+    "qwen3next",
+    "deepseek-v3",
+    "glm4-moe-lite",
 ];
 
 /// Values that people, converters and fuzzers put at a key.

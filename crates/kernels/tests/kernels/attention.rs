@@ -182,7 +182,11 @@ fn the_widest_heads_are_attended_to() {
         check(&base, dtype);
     }
     check(&Case { heads: 8, kv_heads: 1, dim: 512, window: Some(9), ..base }, KvDtype::Bf16);
-    let wider = KvShape::alike(1, KvHeads { kv_heads: 1, head_dim: 513 }, 1, KvDtype::F16);
+    // Latent attention: one head for all queries.
+    for dtype in KvDtype::ALL {
+        check(&Case { heads: 16, kv_heads: 1, dim: 576, ..base }, dtype);
+    }
+    let wider = KvShape::alike(1, KvHeads { kv_heads: 1, head_dim: 577 }, 1, KvDtype::F16);
     assert!(KvPool::new(wider).is_err());
 }
 

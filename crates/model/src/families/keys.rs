@@ -47,6 +47,7 @@ const MIXTURES: &[&str] = &[
     "gpt-oss",
     "qwen35moe",
     "qwen3next",
+    "deepseek2",
     "lfm2moe",
     "granitehybrid",
     "nemotron_h",
@@ -61,13 +62,15 @@ const SHARED: &[&str] = &[
     "ernie4_5-moe",
     "qwen35moe",
     "qwen3next",
+    "deepseek2",
     "granitehybrid",
     "nemotron_h",
     "nemotron_h_moe",
 ];
 
 /// The families whose layers that predict further tokens are left out.
-const PREDICTING: &[&str] = &["qwen35", "qwen35moe", "qwen3next", "nemotron_h", "nemotron_h_moe"];
+const PREDICTING: &[&str] =
+    &["qwen35", "qwen35moe", "qwen3next", "deepseek2", "nemotron_h", "nemotron_h_moe"];
 
 /// The families with Granite's factors.
 const GRANITES: &[&str] = &["granite", "granitemoe", "granitehybrid"];
@@ -133,7 +136,7 @@ const RULES: &[Rule] = &[
         Key("leading_dense_block_count", &[]),
         Neutral::Off,
         "0: read from the tensors",
-        &["ernie4_5-moe", "lfm2moe"],
+        &["deepseek2", "ernie4_5-moe", "lfm2moe"],
     ),
     (Key("", &["conv_bias"]), Neutral::Off, "false: convolutions with a bias are not built", &[]),
     (

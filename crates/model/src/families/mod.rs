@@ -3,6 +3,7 @@
 mod arcee;
 mod bert;
 mod deberta;
+mod deepseek2;
 mod distilbert;
 mod ernie4_5;
 mod ernie4_5_moe;
@@ -107,6 +108,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "qwen2moe", gguf: true, hugging_face: &["Qwen2MoeForCausalLM", "qwen2_moe"],                                 models: "Qwen1.5-MoE A2.7B, Qwen2 57B-A14B",             read: qwen2moe::read },
     Family { name: "granitemoe", gguf: true, hugging_face: &["GraniteMoeForCausalLM", "granitemoe", "GraniteMoeSharedForCausalLM", "granitemoeshared"], models: "Granite 3.x A400M, A800M", read: granitemoe::read },
     Family { name: "ernie4_5-moe", gguf: true, hugging_face: &["Ernie4_5_MoeForCausalLM", "ernie4_5_moe"],                      models: "ERNIE 4.5 21B-A3B, 300B-A47B",                  read: ernie4_5_moe::read },
+    Family { name: "deepseek2", gguf: true, hugging_face: &["DeepseekV2ForCausalLM", "deepseek_v2", "DeepseekV3ForCausalLM", "deepseek_v3", "Glm4MoeLiteForCausalLM", "glm4_moe_lite", "YoutuForCausalLM", "youtu"], models: "DeepSeek-V2, V2-Lite, V3 and R1, Moonlight, GLM-4.7-Flash, Youtu-LLM 2B", read: deepseek2::read },
     Family { name: "gpt-oss",  gguf: true, hugging_face: &["GptOssForCausalLM", "gpt_oss"],                                     models: "gpt-oss 20B, 120B",                             read: gpt_oss::read },
     Family { name: "smollm3",  gguf: true, hugging_face: &["SmolLM3ForCausalLM", "smollm3"],                                    models: "SmolLM3 3B",                                    read: smollm3::read },
     Family { name: "arcee",    gguf: true, hugging_face: &["ArceeForCausalLM", "arcee"],                                        models: "AFM-4.5B",                                      read: arcee::read },

@@ -1,7 +1,8 @@
 //! Assembles the weights of the mixers from those that were loaded.
 
 use super::WeightLoader;
-use crate::blocks::{DeltaNetWeights, Mamba2Weights, MixerWeights, ShortConvWeights};
+use crate::blocks::{DeltaNetWeights, LatentWeights, Mamba2Weights, MixerWeights, ShortConvWeights};
+use crate::latent::LatentAttention;
 use crate::mixer::{DeltaNet, Mamba2, Mixer};
 use crate::spec::Layer;
 use crate::weight_role::{LayerWeight, WeightRole};
@@ -14,6 +15,7 @@ impl WeightLoader<'_> {
         match self.spec.layers[layer].mixer {
             Mixer::None => MixerWeights::None,
             Mixer::Attention => MixerWeights::Attention(Box::new(self.attention(layer))),
+            Mixer::Latent(net) => MixerWeights::Latent(Box::new(self.latent(layer, net))),
             Mixer::DeltaNet(net) => MixerWeights::DeltaNet(Box::new(self.delta_net(layer, net, state))),
             Mixer::ShortConv(shape) => {
                 let role = |part| WeightRole::Layer(layer, part);
@@ -27,6 +29,24 @@ impl WeightLoader<'_> {
                 MixerWeights::AttentionAndMamba2(Box::new(both))
             }
         }
+    }
+
+    fn latent(&mut self, layer: usize, shape: LatentAttention) -> LatentWeights {
+        let role = |part| WeightRole::Layer(layer, part);
+        let query_latent = shape.query_rank.map(|_| {
+            (self.matrix(role(LayerWeight::QueryLatent)), self.vector(role(LayerWeight::QueryLatentNorm)))
+        });
+        let (query, latent) =
+            (self.matrix(role(LayerWeight::Query)), self.matrix(role(LayerWeight::KvLatent)));
+        let of_input = query_latent.as_ref().map_or(&query, |(matrix, _)| matrix);
+        let formats = of_input.activations() | latent.activations();
+        let latent_norm = self.vector(role(LayerWeight::KvLatentNorm));
+        let mut of_heads = |part: fn(usize) -> LayerWeight| {
+            (0..shape.heads).map(|head| self.matrix(role(part(head)))).collect::<Vec<_>>()
+        };
+        let (keys, values) = (of_heads(LayerWeight::HeadKey), of_heads(LayerWeight::HeadValue));
+        let kv_layer = self.spec.kv_layer(layer);
+        LatentWeights { shape, query_latent, query, latent, latent_norm, keys, values, formats, kv_layer }
     }
 
     fn delta_net(&mut self, layer: usize, shape: DeltaNet, state: usize) -> DeltaNetWeights {

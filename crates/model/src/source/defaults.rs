@@ -19,6 +19,8 @@ pub(crate) struct Defaults {
     pub(crate) kv_heads: Option<usize>,
     /// Whether a GGUF may list the KV heads of each layer, 0 for those without attention.
     pub(crate) listed: bool,
+    /// Whether the heads of the KV cache are told in other keys: those of latent attention.
+    pub(crate) latent: bool,
     pub(crate) head_dim: Option<usize>,
     pub(crate) feed: Option<usize>,
     pub(crate) context: Option<usize>,
@@ -38,6 +40,7 @@ impl Defaults {
         heads: None,
         kv_heads: None,
         listed: false,
+        latent: false,
         head_dim: None,
         feed: None,
         context: None,

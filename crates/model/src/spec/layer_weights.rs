@@ -20,7 +20,7 @@ impl Spec {
         let mixer_norm = pre && mixes && layer.attention_norm;
         optional(mixer_norm, LayerWeight::AttentionNorm, &[width]);
         optional(mixer_norm && norm_bias, LayerWeight::AttentionNormBias, &[width]);
-        if layer.mixer.is_attention() {
+        if layer.mixer.projects_keys() {
             self.attention_weights(layer, &mut |part, shape| optional(true, part, shape));
         }
         layer.mixer.weights(width, &mut |part, shape| optional(true, part, shape));
