@@ -1,21 +1,23 @@
 //! Tensor names of latent attention, within their layer.
 
 use crate::latent::LatentAttention;
+use crate::mixer::Mixer;
 use crate::tensor_location::{Slice, TensorLocation};
 use crate::weight_role::LayerWeight;
 
 /// The tensors that may hold a weight of latent attention in a GGUF, where `full` makes the name in its layer; none for other
 /// weights.
 pub(crate) fn gguf(
-    net: &LatentAttention,
+    mixer: &Mixer,
     part: LayerWeight,
     full: &dyn Fn(&str) -> String,
-) -> Vec<TensorLocation> {
+) -> Option<Vec<TensorLocation>> {
+    let Mixer::Latent(net) = mixer else { return None };
     let of_head = |name: &str, index, of| {
         let slice = Slice::Expert { index, count: net.heads, first: 0, of };
         TensorLocation { name: full(name), slice }
     };
-    match part {
+    Some(match part {
         // Older files have the keys' and values' projections as one.
         LayerWeight::HeadKey(head) => {
             vec![of_head("attn_k_b.weight", head, net.rank), key_of(net, head, full("attn_kv_b.weight"))]
@@ -29,19 +31,20 @@ pub(crate) fn gguf(
         LayerWeight::Query if net.query_rank.is_some() => whole(full("attn_q_b.weight")),
         LayerWeight::KvLatent => whole(full("attn_kv_a_mqa.weight")),
         LayerWeight::KvLatentNorm => whole(full("attn_kv_a_norm.weight")),
-        _ => Vec::new(),
-    }
+        _ => return None,
+    })
 }
 
 /// The tensors that may hold a weight of latent attention in a Hugging Face directory; none for other weights.
 pub(crate) fn hugging_face(
-    net: &LatentAttention,
+    mixer: &Mixer,
     part: LayerWeight,
     full: &dyn Fn(&str) -> String,
-) -> Vec<TensorLocation> {
+) -> Option<Vec<TensorLocation>> {
+    let Mixer::Latent(net) = mixer else { return None };
     let own = |name: &str| whole(full(&format!("self_attn.{name}.weight")));
     let both = || full("self_attn.kv_b_proj.weight");
-    match part {
+    Some(match part {
         LayerWeight::HeadKey(head) => vec![key_of(net, head, both())],
         LayerWeight::HeadValue(head) => vec![value_of(net, head, both())],
         LayerWeight::QueryLatent => own("q_a_proj"),
@@ -49,8 +52,8 @@ pub(crate) fn hugging_face(
         LayerWeight::Query if net.query_rank.is_some() => own("q_b_proj"),
         LayerWeight::KvLatent => own("kv_a_proj_with_mqa"),
         LayerWeight::KvLatentNorm => own("kv_a_layernorm"),
-        _ => Vec::new(),
-    }
+        _ => return None,
+    })
 }
 
 fn whole(name: String) -> Vec<TensorLocation> {

@@ -120,11 +120,8 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
     let any = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(full(n))).collect::<Vec<_>>();
     let fused = |own: &str, both: &str, first, of| own_or_fused(full(own), full(both), first, of);
     let own = &spec.layers[layer];
-    if let Mixer::Latent(net) = &own.mixer {
-        let places = latent_names::gguf(net, part, &full);
-        if !places.is_empty() {
-            return places;
-        }
+    if let Some(places) = latent_names::gguf(&own.mixer, part, &full) {
+        return places;
     }
     let (q, kv) = (spec.query_width_of(own), spec.heads_of(own).width());
     let qkv = q + 2 * kv;
@@ -202,11 +199,8 @@ fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight
     let any = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(full(n))).collect::<Vec<_>>();
     let fused = |own: &str, both: &str, first, of| own_or_fused(full(own), full(both), first, of);
     let own = &spec.layers[layer];
-    if let Mixer::Latent(net) = &own.mixer {
-        let places = latent_names::hugging_face(net, part, &full);
-        if !places.is_empty() {
-            return places;
-        }
+    if let Some(places) = latent_names::hugging_face(&own.mixer, part, &full) {
+        return places;
     }
     let (q, kv) = (spec.query_width_of(own), spec.heads_of(own).width());
     let qkv = q + 2 * kv;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use cpu::{Pool, Tier};
-use kernels::{Compute, KvDtype, KvPool, Precision, SeqRows};
+use kernels::{Compute, KvDtype, KvHeads, KvPool, Precision, SeqRows};
 use model::shapes::{RECIPES, parse};
 use model::{Batch, Model, Scratch};
 use weights::{Opened, Tensor};
@@ -40,6 +40,23 @@ fn a_seed_gives_the_same_weights_and_another_seed_others() {
     let bytes = |opened: &Opened| opened.tensor("blk.1.ffn_up.weight").unwrap().bytes.to_vec();
     assert!(bytes(&first) == bytes(&again) && bytes(&first) != bytes(&other));
     assert!(bytes(&first) != first.tensor("blk.0.ffn_up.weight").unwrap().bytes, "layers differ");
+}
+
+#[test]
+fn the_cache_of_latent_attention_has_one_head_whatever_the_heads() {
+    for (name, layers) in [("deepseek-v2-lite:q4_k_m", 27), ("glm-4.7-flash:q8_0", 47)] {
+        let (shape, recipe) = parse(name).unwrap();
+        let opened = shape.outline(recipe).unwrap();
+        let spec = model::Spec::read(&opened).unwrap();
+        let heads = KvHeads { kv_heads: 1, head_dim: 512 + 64 };
+        assert_eq!(spec.kv_shape(1, KvDtype::F16).layers, vec![heads; layers], "{name}");
+        assert_eq!(spec.kv_bytes_per_token(KvDtype::F16), layers * 2 * 576 * 2, "{name}");
+        let read = spec.weight_bytes(&opened, Tier::best(), Precision::Fast);
+        assert!(read.is_ok(), "{name}: {read:?}");
+    }
+    let (shape, recipe) = parse("qwen3-next-80b-a3b").unwrap();
+    let spec = model::Spec::read(&shape.outline(recipe).unwrap()).unwrap();
+    assert_eq!((spec.kv_layers(), spec.experts(), spec.has_states()), (12, (512, 10), true));
 }
 
 #[test]

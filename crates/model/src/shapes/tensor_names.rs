@@ -1,7 +1,8 @@
 //! The tensor names that a converter writes for a family, of those that its reader takes.
 
 use crate::mixer::Mixer;
-use crate::spec::Spec;
+use crate::mixture::RouterBias;
+use crate::spec::{FeedForward, Spec};
 use crate::tensor_location::{Slice, TensorLocation};
 use crate::weight_role::{LayerWeight, WeightRole};
 
@@ -32,7 +33,12 @@ fn end_of_name(spec: &Spec, role: WeightRole) -> Option<&'static str> {
         return is_lfm2.then_some("token_embd_norm.weight");
     };
     let is_conv = matches!(spec.layers[layer].mixer, Mixer::ShortConv(_));
+    let moves_choice = match spec.layers[layer].feed {
+        FeedForward::Experts(mixture) => mixture.router.bias == Some(RouterBias::Choice),
+        FeedForward::None | FeedForward::Dense { .. } => false,
+    };
     match part {
+        LayerWeight::RouterBias if moves_choice => Some("exp_probs_b.bias"),
         LayerWeight::FeedNorm if NORM_AFTER_ATTENTION.contains(&spec.family) => {
             Some("post_attention_norm.weight")
         }
