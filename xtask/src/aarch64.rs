@@ -1,5 +1,5 @@
-//! AArch64: type-checks the whole workspace for it, and runs the tests of the crates with vector code, on each kind of
-//! CPU that the code distinguishes.
+//! AArch64: type-checks the engine and what it stands on, which is where code differs by architecture, and runs the tests
+//! of the crates with vector code, on each kind of CPU that the code distinguishes.
 //!
 //! Needs a standard library for the target, a linker, and (on another machine) an emulator. `rustup target add
 //! aarch64-unknown-linux-gnu` installs the first; where rustup cannot download, `.ci/aarch64-toolchain FOLDER` unpacks
@@ -58,7 +58,7 @@ pub fn run() -> TaskResult {
         }
         Err(missing) => return Err(missing),
     };
-    call(&mut toolchain.cargo(&["check", "--package", "cli", "--locked", "--quiet", "--target", TARGET]))?;
+    call(&mut toolchain.cargo(&["check", "--package", "engine", "--locked", "--quiet", "--target", TARGET]))?;
     if toolchain.emulator.is_none() && cfg!(not(target_arch = "aarch64")) {
         eprintln!("type-checked only: no {}", EMULATORS.join(" or "));
         return Ok(());
