@@ -26,17 +26,16 @@ pub(super) fn complete(route: &Route, operation: &mut Value) {
     let mut parameters: Vec<Value> = operation["parameters"].as_array().cloned().unwrap_or_default();
     let before = parameters.len();
     parameters.extend(query(route.id));
+    let error = operation["responses"]["400"]["content"].clone();
     if ["createJob", "createBatch", "createMessageBatch"].contains(&route.id) {
         parameters.push(json!({"name": "Idempotency-Key", "in": "header",
             "schema": {"type": "string", "minLength": 1, "maxLength": 255}}));
+        operation["responses"]["422"] =
+            json!({"description": "The Idempotency-Key was sent with another body.", "content": error});
     }
     if ["jobs", "files", "batches", "webhooks"].iter().any(|tag| route.tag == Some(tag)) {
-        let error = operation["responses"]["400"]["content"].clone();
         let said = [
-            (
-                "409",
-                "The state of what is named does not allow it, or its Idempotency-Key was sent with another body.",
-            ),
+            ("409", "The state of what is named does not allow it."),
             ("501", "The server was started without `--jobs`."),
         ];
         for (status, description) in said {
