@@ -166,6 +166,10 @@ impl Turn for Member {
         self.max_stall()
     }
 
+    fn is_wanted(&self) -> bool {
+        Member::is_wanted(self)
+    }
+
     fn computed(&mut self) {
         self.yield_turn();
     }

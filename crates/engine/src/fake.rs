@@ -243,6 +243,12 @@ where
         self.logits = (self.step)(&mut self.model, rows)?;
         Ok(&self.logits)
     }
+
+    /// Writes all of the KV cache, stopped or not.
+    fn forward_unless(&mut self, rows: &Rows<'_>, stop: &dyn Fn() -> bool) -> Result<Option<&[f32]>, String> {
+        let logits = self.forward(rows)?;
+        Ok((!stop()).then_some(logits))
+    }
 }
 
 /// The fake vocabulary: token 0 ends an answer, the others are `a`, `b`, … `z`, `a`, ….

@@ -44,6 +44,12 @@ pub trait Forward: Send {
     /// own sequence and on which of its tokens were generated, never on the rows around it. Changes the recurrent state
     /// of each sequence to that after its last row.
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String>;
+    /// As [`Forward::forward`], unless `stop` becomes true meanwhile: then it may return none, having written any part of
+    /// the rows' KV cache. Only for models without recurrent states.
+    fn forward_unless(&mut self, rows: &Rows<'_>, stop: &dyn Fn() -> bool) -> Result<Option<&[f32]>, String> {
+        let _ = stop;
+        self.forward(rows).map(Some)
+    }
 }
 
 /// Tokens as text.

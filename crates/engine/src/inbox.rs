@@ -91,6 +91,12 @@ impl<T> Inbox<T> {
         self.turn.interrupt();
     }
 
+    /// As [`Inbox::wake`], for work that somebody waits for.
+    pub(crate) fn wake_for_awaited(&self) {
+        self.turn.want();
+        self.wake();
+    }
+
     /// Whether submissions are taken.
     pub(crate) fn is_open(&self) -> bool {
         !self.lock().closed

@@ -35,6 +35,7 @@ mod recurrent;
 #[cfg(test)]
 mod recurrent_tests;
 mod request;
+mod rest;
 mod running;
 mod sample;
 mod scheduler;

@@ -143,10 +143,14 @@ impl Forward for ModelRunner {
     }
 
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
+        self.forward_unless(rows, &|| false).map(Option::unwrap_or_default)
+    }
+
+    fn forward_unless(&mut self, rows: &Rows<'_>, stop: &dyn Fn() -> bool) -> Result<Option<&[f32]>, String> {
         self.compute.pool.limit(self.threads.for_rows(rows.tokens.len(), self.all_threads));
         let Rows { tokens, sequences, want, decode_rows } = *rows;
         let batch = Batch { tokens, sequences, want, decode_rows };
-        let result = self.model.forward(&self.compute, &batch, &mut self.kv, &mut self.scratch);
+        let result = self.model.forward_unless(&self.compute, &batch, &mut self.kv, &mut self.scratch, stop);
         result.map_err(|error| error.to_string())
     }
 }

@@ -38,11 +38,13 @@ pub(crate) struct FairShares {
 }
 
 impl FairShares {
-    /// Index in `waiting` of the request to start. `seconds` estimates the time to prefill a number of tokens.
+    /// Index in `waiting` of the request to start, one of class `least` or more urgent. `seconds` estimates the time to
+    /// prefill a number of tokens.
     pub(crate) fn next<S>(
         &mut self,
         waiting: &VecDeque<S>,
         rank: impl Fn(&S) -> QueueRank,
+        least: Priority,
         now: Duration,
         seconds: impl Fn(usize) -> f32,
     ) -> Option<usize> {
@@ -58,6 +60,7 @@ impl FairShares {
             a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2))
         };
         let keys = ranks.iter().map(key).enumerate();
+        let keys = keys.filter(|(at, _)| ranks[*at].caller.priority <= least);
         keys.min_by(|a, b| order(&a.1, &b.1)).map(|(at, _)| at)
     }
 
@@ -110,7 +113,7 @@ mod tests {
         let waiting: VecDeque<QueueRank> = waiting.iter().copied().collect();
         let (mut shares, mut starts) = (FairShares::default(), vec![0; waiting.len()]);
         for _ in 0..count {
-            let at = shares.next(&waiting, |r| *r, Duration::ZERO, |n| n as f32).unwrap();
+            let at = shares.next(&waiting, |r| *r, Priority::Batch, Duration::ZERO, |n| n as f32).unwrap();
             shares.charge(&waiting[at]);
             starts[at] += 1;
         }
@@ -140,12 +143,15 @@ mod tests {
         let waiting = VecDeque::from([long, short]);
         let next = |now| {
             let seconds = |n| n as f32 / 10.0;
-            FairShares::default().next(&waiting, |r| *r, Duration::from_secs(now), seconds)
+            FairShares::default().next(&waiting, |r| *r, Priority::Batch, Duration::from_secs(now), seconds)
         };
         assert_eq!((next(0), next(60)), (Some(1), Some(0)));
         let resumes = QueueRank { resumes: true, ..long };
         let waiting = VecDeque::from([short, resumes]);
-        assert_eq!(FairShares::default().next(&waiting, |r| *r, Duration::ZERO, |n| n as f32), Some(1));
+        assert_eq!(
+            FairShares::default().next(&waiting, |r| *r, Priority::Batch, Duration::ZERO, |n| n as f32),
+            Some(1)
+        );
     }
 
     #[test]
@@ -154,13 +160,13 @@ mod tests {
         let mut shares = FairShares::default();
         let alone = VecDeque::from([here]);
         for _ in 0..1000 {
-            shares.next(&alone, |r| *r, Duration::ZERO, |_| 0.0);
+            shares.next(&alone, |r| *r, Priority::Batch, Duration::ZERO, |_| 0.0);
             shares.charge(&here);
         }
         let both = VecDeque::from([here, away]);
         let mut batch = 0;
         for _ in 0..100 {
-            let at = shares.next(&both, |r| *r, Duration::ZERO, |_| 0.0).unwrap();
+            let at = shares.next(&both, |r| *r, Priority::Batch, Duration::ZERO, |_| 0.0).unwrap();
             shares.charge(&both[at]);
             batch += at;
         }

@@ -14,6 +14,8 @@
 //! are of use as far as a snapshot of the state is known, so its rows end where a snapshot is wanted: where a prompt ends,
 //! where texts part, at intervals.
 //!
+//! Batch work rests while somebody waits for other work ([`Rest`]).
+//!
 //! A prompt with log-probabilities is prefilled in chunks of at most [`crate::limits::PROMPT_LOGIT_ROWS`] rows, as each
 //! row has logits. Cached blocks of such a prompt are not used before its logits were computed.
 //!
@@ -29,6 +31,7 @@ use crate::limits::StepBounds;
 use crate::pace::{Pace, StepWork};
 use crate::queue::{AGING, FairShares, QueueRank};
 use crate::recurrent::{LiveState, SnapshotRules};
+use crate::rest::Rest;
 use crate::running::{Running, SchedulerSequence, StepBudget};
 use crate::speculate::guess::SpeculationState;
 use crate::speed::SpeedGauges;
@@ -43,6 +46,7 @@ pub(crate) struct Scheduler<S> {
     pool: BlockPool,
     bounds: StepBounds,
     rules: SnapshotRules,
+    rest: Rest,
 }
 
 /// Totals of a planned step.
@@ -74,6 +78,7 @@ impl<S: SchedulerSequence> Scheduler<S> {
             rules: SnapshotRules { spacing: bounds.snapshots, block_tokens: pool.block_tokens() },
             pool,
             bounds,
+            rest: Rest::default(),
         }
     }
 
@@ -93,6 +98,21 @@ impl<S: SchedulerSequence> Scheduler<S> {
     /// Sets `rows` of every running sequence for the next step and allocates their blocks. `foreign_stall` is the
     /// longest stall of other engines' streams on the device; none without such streams.
     pub(crate) fn plan(&mut self, now: Duration, foreign_stall: Option<Duration>) -> Plan {
+        let is_awaited = |sequence: &S| sequence.caller().priority < Priority::Batch;
+        let awaited =
+            self.running.iter().any(|r| is_awaited(&r.sequence)) || self.waiting.iter().any(is_awaited);
+        self.rest.begin_step(awaited);
+        let mut plan = self.plan_rows(now, foreign_stall);
+        if plan.rows == 0 && self.rest.end() {
+            let preempted = plan.preempted;
+            plan = self.plan_rows(now, foreign_stall);
+            plan.preempted += preempted;
+        }
+        plan
+    }
+
+    /// Plans a step, in which batch work rests or not.
+    fn plan_rows(&mut self, now: Duration, foreign_stall: Option<Duration>) -> Plan {
         for running in &mut self.running {
             running.rows = 0;
         }
@@ -109,6 +129,12 @@ impl<S: SchedulerSequence> Scheduler<S> {
     /// Rows of the planned step.
     pub(crate) fn rows(&self) -> usize {
         self.running.iter().map(|r| r.rows).sum()
+    }
+
+    /// Whether all rows of the planned step are of batch work.
+    pub(crate) fn plans_batch_work_only(&self) -> bool {
+        let planned = self.running.iter().filter(|r| r.rows > 0);
+        planned.map(|r| r.sequence.caller().priority).all(|priority| priority == Priority::Batch)
     }
 
     /// The work of the planned step.
@@ -132,7 +158,7 @@ impl<S: SchedulerSequence> Scheduler<S> {
         while i < self.running.len() {
             let running = &self.running[i];
             let (rows, replays) = (running.uncomputed(), running.replays());
-            let plans = !running.is_prefill() && replays <= replays_left;
+            let plans = !running.is_prefill() && replays <= replays_left && !self.rests(&running.sequence);
             if plans && self.make_room(i, rows, preempted) {
                 self.running[i].rows = rows;
                 replays_left -= replays;
@@ -151,8 +177,8 @@ impl<S: SchedulerSequence> Scheduler<S> {
         foreign_stall: Option<Duration>,
     ) -> StepBudget {
         let block_tokens = self.pool.block_tokens();
-        let mut order: Vec<usize> =
-            (0..self.running.len()).filter(|i| self.running[*i].is_prefill()).collect();
+        let reads = |running: &Running<S>| running.is_prefill() && !self.rests(&running.sequence);
+        let mut order: Vec<usize> = (0..self.running.len()).filter(|i| reads(&self.running[*i])).collect();
         for i in &order {
             self.running[*i].reuse_cached_blocks();
         }
@@ -251,14 +277,28 @@ impl<S: SchedulerSequence> Scheduler<S> {
     fn next(&mut self, now: Duration) -> Option<usize> {
         let (pace, chunk) = (&self.pace, self.bounds.prefill_chunk);
         let seconds = |tokens| pace.prefill_seconds(tokens, chunk).unwrap_or(0.0);
-        self.shares.next(&self.waiting, SchedulerSequence::rank, now, seconds)
+        let least = if self.rest.is_on() { Priority::Default } else { Priority::Batch };
+        self.shares.next(&self.waiting, SchedulerSequence::rank, least, now, seconds)
     }
 
-    /// Starts waiting sequences while there are rows, slots and blocks for all of their tokens. Reserves one more block
-    /// for each running sequence, so that new ones do not take the last blocks.
-    fn admit(&mut self, mut budget: StepBudget, now: Duration) {
+    /// Whether the sequence gets no rows in this step, as it is batch work that rests.
+    fn rests(&self, sequence: &S) -> bool {
+        self.rest.is_on() && sequence.caller().priority == Priority::Batch
+    }
+
+    /// Starts waiting sequences while there are rows, slots and blocks for all of their tokens. If there are rows but
+    /// none of the others for work that somebody waits for, batch work has to end first.
+    fn admit(&mut self, budget: StepBudget, now: Duration) {
+        let left = self.admit_all(budget, now);
+        let awaited = self.waiting.iter().any(|sequence| sequence.caller().priority < Priority::Batch);
+        self.rest.set_crowded(awaited && left.rows > 0);
+    }
+
+    /// As [`Scheduler::admit`]; returns what is left of the budget. Reserves one more block for each running sequence, so
+    /// that new ones do not take the last blocks.
+    fn admit_all(&mut self, mut budget: StepBudget, now: Duration) -> StepBudget {
         while budget.rows > 0 && self.running.len() < self.bounds.max_running {
-            let Some(at) = self.next(now) else { return };
+            let Some(at) = self.next(now) else { return budget };
             let next = &self.waiting[at];
             let (tokens, rank) = (next.tokens(), next.rank());
             let mut table = self.pool.table();
@@ -266,20 +306,21 @@ impl<S: SchedulerSequence> Scheduler<S> {
             let needed = self.pool.needed(tokens.len() + 1) - table.blocks().len();
             let reserve = self.running.len();
             if !self.running.is_empty() && needed + reserve > self.pool.free() {
-                return;
+                return budget;
             }
             let (len, computed) = (tokens.len(), found.computed);
             if table.grow_to(len).is_err() {
-                return;
+                return budget;
             }
-            let Ok(state) = self.live_state(&table, found) else { return };
-            let Some(mut sequence) = self.waiting.remove(at) else { return };
+            let Ok(state) = self.live_state(&table, found) else { return budget };
+            let Some(mut sequence) = self.waiting.remove(at) else { return budget };
             self.shares.charge(&rank);
             sequence.reused(computed);
             let speculation = SpeculationState::default();
             let admitted = Running { sequence, table, computed, rows: 0, speculation, state };
             self.start(admitted, &mut budget);
         }
+        budget
     }
 
     /// Plans the first rows of an admitted sequence, unless another computes in this step what it needs, and puts it

@@ -40,6 +40,10 @@ pub(crate) struct EngineCore<F> {
 pub(crate) trait Turn {
     /// Longest that the step should take for the sake of other engines' streams; none if no other engine decodes.
     fn foreign_stall(&self) -> Option<Duration>;
+    /// Whether work that somebody waits for has come since the step was planned.
+    fn is_wanted(&self) -> bool {
+        false
+    }
     /// The model has computed: others may compute while tokens are sampled.
     fn computed(&mut self);
 }
@@ -210,8 +214,8 @@ impl<F: Forward> EngineCore<F> {
         self.update_gauges();
         if rows > 0 {
             let work = self.scheduler.work();
+            let Some(decoded) = self.compute(only_decodes, clock, turn) else { return rows };
             self.completer.counters.prefill_rows.fetch_add(work.prompt_rows as u64, Relaxed);
-            let decoded = self.compute(only_decodes, clock, turn);
             self.completer.counters.steps.fetch_add(1, Relaxed);
             let took = clock().saturating_sub(began);
             if plan.rows == rows {
@@ -256,8 +260,14 @@ impl<F: Forward> EngineCore<F> {
         scheduler.waiting.retain_mut(|sequence| !over(sequence));
     }
 
-    /// Computes the planned rows and advances the sequences whose last row was computed. Returns the tokens generated.
-    fn compute(&mut self, only_decodes: bool, clock: &dyn Fn() -> Duration, turn: &mut dyn Turn) -> usize {
+    /// Computes the planned rows and advances the sequences whose last row was computed. Returns the tokens generated;
+    /// none if the step was given up, as all of it was batch work and other work has come.
+    fn compute(
+        &mut self,
+        only_decodes: bool,
+        clock: &dyn Fn() -> Duration,
+        turn: &mut dyn Turn,
+    ) -> Option<usize> {
         let EngineCore { forward, scheduler, completer, speculator, tokens, want, .. } = self;
         let began = clock();
         prepare_states(forward, &mut scheduler.running, &completer.counters);
@@ -265,15 +275,20 @@ impl<F: Forward> EngineCore<F> {
         let Layout { proposed, decode_rows, decode_logits } =
             lay_out(&scheduler.running, tokens, want, &mut sequences);
         let vocab = forward.vocab();
-        let result = forward.forward(&Rows { tokens, sequences: &sequences, want, decode_rows });
+        // Keys and values that were written are written again; a recurrent state would be changed twice.
+        let may_stop = scheduler.plans_batch_work_only() && proposed == 0 && forward.states() == 0;
+        let stop = || may_stop && turn.is_wanted();
+        let rows = Rows { tokens, sequences: &sequences, want, decode_rows };
+        let result = forward.forward_unless(&rows, &stop);
         drop(sequences);
         let now = clock();
         turn.computed();
+        let weights = scheduler.pace.weights(tokens.len());
+        completer.meter.split(&mut scheduler.running, weights, now, &completer.counters.times);
+        let result = result.transpose()?;
         if only_decodes && result.is_ok() {
             speculator.measured(tokens.len(), proposed, now.saturating_sub(began));
         }
-        let weights = scheduler.pace.weights(tokens.len());
-        completer.meter.split(&mut scheduler.running, weights, now, &completer.counters.times);
         let mut logits = result.map(|all| {
             let (decode, prefill) = all.split_at(all.len().min(decode_logits * vocab));
             (LogitRows::new(decode, vocab), LogitRows::new(prefill, vocab))
@@ -308,7 +323,7 @@ impl<F: Forward> EngineCore<F> {
             false
         });
         scheduler.running.iter_mut().for_each(|running| running.take_snapshot(forward));
-        decoded
+        Some(decoded)
     }
 
     fn update_gauges(&self) {

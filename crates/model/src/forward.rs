@@ -58,18 +58,37 @@ impl Model {
         kv: &mut KvPool,
         scratch: &'s mut Scratch,
     ) -> Result<&'s [f32], Error> {
+        self.forward_unless(compute, batch, kv, scratch, &|| false).map(Option::unwrap_or_default)
+    }
+
+    /// As [`Model::forward`], unless `stop`, which is asked before each layer, becomes true: then there are no logits, and
+    /// keys, values and states are written in part.
+    ///
+    /// # Errors
+    /// As [`Model::forward`].
+    pub fn forward_unless<'s>(
+        &self,
+        compute: &Compute,
+        batch: &Batch,
+        kv: &mut KvPool,
+        scratch: &'s mut Scratch,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<&'s [f32]>, Error> {
         check(&self.spec, batch, kv, scratch)?;
         self.assign_slots(batch, scratch);
         self.embed(compute, batch, scratch);
         let (count, last) = (batch.tokens.len(), self.spec.last_kept_layer());
         let all = Rows { count, decode: batch.decode_rows, sequences: batch.sequences };
         for layer in 0..last {
+            if stop() {
+                return Ok(None);
+            }
             self.mix(compute, layer, all, false, kv, scratch);
             self.finish_layer(compute, layer, all, scratch);
         }
         self.mix(compute, last, all, batch.want.is_empty(), kv, scratch);
         if batch.want.is_empty() {
-            return Ok(&[]);
+            return Ok(Some(&[]));
         }
         // The last keys and values are written, and states advanced: from here on only rows with logits are computed.
         wanted::compact(&self.spec, last, batch.want, scratch);
@@ -83,7 +102,7 @@ impl Model {
             self.finish_layer(compute, layer, rows, scratch);
         }
         scratch.wanted = wanted::emptied(sequences);
-        Ok(self.logits(compute, batch.want.len(), scratch))
+        Ok(Some(self.logits(compute, batch.want.len(), scratch)))
     }
 
     /// Whether prefill rows have other numerics than decode rows when [`Compute::prompt_tiles`] is set, so that their

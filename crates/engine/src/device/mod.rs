@@ -12,6 +12,7 @@
 mod budget;
 pub(crate) mod turns;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,8 @@ pub(crate) struct Waiter {
     name: Arc<str>,
     signals: Mutex<Signals>,
     changed: Condvar,
+    /// Work that somebody waits for has come since the inbox was looked at. Read between the layers of a step.
+    wanted: AtomicBool,
 }
 
 #[derive(Default)]
@@ -147,8 +150,12 @@ impl Device {
 
     /// A place for an engine whose streams should wait no longer than `max_stall` for their next token.
     pub(crate) fn join(&self, name: &str, max_stall: Duration) -> Member {
-        let waiter =
-            Arc::new(Waiter { name: Arc::from(name), signals: Mutex::default(), changed: Condvar::new() });
+        let waiter = Arc::new(Waiter {
+            name: Arc::from(name),
+            signals: Mutex::default(),
+            changed: Condvar::new(),
+            wanted: AtomicBool::new(false),
+        });
         let mut state = self.lock();
         let id = state.turns.join(max_stall);
         state.waiters.push((id, waiter.clone()));
@@ -190,8 +197,12 @@ impl Waiter {
         self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the wait for a turn, the present one or the next, so that the engine's thread attended_positions at its
-    /// inbox.
+    /// Says that work has come which somebody waits for: a step of batch work is given up for it.
+    pub(crate) fn want(&self) {
+        self.wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the wait for a turn, the present one or the next, so that the engine's thread looks at its inbox.
     pub(crate) fn interrupt(&self) {
         self.signals().interrupted = true;
         self.changed.notify_one();
@@ -227,6 +238,7 @@ impl Member {
 
     /// Clears earlier interrupts, as the caller checks their causes next.
     pub(crate) fn clear_interrupt(&self) {
+        self.waiter.wanted.store(false, Ordering::Relaxed);
         self.waiter.signals().interrupted = false;
     }
 
@@ -287,6 +299,11 @@ impl Member {
             drop(state);
             self.end_turn(now);
         }
+    }
+
+    /// Whether work that somebody waits for has come since [`Member::clear_interrupt`].
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.waiter.wanted.load(Ordering::Relaxed)
     }
 
     /// Whether the member has a turn, which it may have given up.

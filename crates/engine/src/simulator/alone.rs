@@ -33,7 +33,7 @@ fn simulate(seed: u64) -> Outcomes {
             assert!(!late || asked.seen.lock().unwrap().end.is_some(), "seed {seed}: cancelled one lives on");
         }
         let idle = engine.core.is_idle();
-        let rows = engine.step(&mut Undivided);
+        let rows = engine.step(&mut Undivided { wanted: chance.below(8) == 0 });
         assert!(
             rows > 0 || idle || engine.core.is_idle(),
             "seed {seed}: a step without rows and without an end"
@@ -109,17 +109,83 @@ fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
         seen
     };
     let batch = submit(&mut core, Priority::Batch, 0);
-    core.step(&now, &mut Undivided);
+    core.step(&now, &mut Undivided::default());
     let mut flood = Vec::new();
     while batch.lock().unwrap().end.is_none() {
         while flood.iter().filter(|s: &&Arc<Mutex<Seen>>| s.lock().unwrap().end.is_none()).count() < 3 {
             flood.push(submit(&mut core, Priority::Interactive, flood.len() as u64));
         }
-        core.step(&now, &mut Undivided);
+        core.step(&now, &mut Undivided::default());
         assert!(flood.len() < 100, "batch work starves");
     }
     assert_eq!(counters.snapshot(48, 4, 0, CONTEXT, now()).preemptions, 1);
     assert!(flood.len() > 3, "what is urgent came first: {}", flood.len());
+}
+
+/// Batch work beside an answer that somebody waits for: it rests, but for a step now and then, and ends at last.
+#[test]
+fn batch_work_rests_beside_an_answer() {
+    let clock = Arc::new(Mutex::new(Duration::ZERO));
+    let bounds = StepBounds {
+        max_running: 4,
+        prefill_chunk: 16,
+        max_stall: Duration::from_millis(100),
+        speculation: Speculation::OFF,
+        prompt_logits: 1,
+        snapshots: SnapshotSpacing { every: 512, least: 64 },
+    };
+    let model = FakeModel::new(VOCAB, CONTEXT, 96, 4);
+    let forward = timed(model, bounds, (MILLISECOND, MILLISECOND), clock.clone());
+    let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
+    let counters = Arc::new(Counters::default());
+    let (wait, watch) = (Duration::from_secs(3600), Box::new(Unwatched));
+    let mut core =
+        EngineCore::new(forward, vocabulary.clone(), bounds, wait, counters.clone(), watch, None, true);
+    let now = || *clock.lock().unwrap();
+    let submit = |core: &mut EngineCore<_>, priority, seed, tokens| {
+        let request = Request {
+            prompt: (0..8).map(|i| 1 + ((seed + i) % 30) as u32).collect(),
+            max_tokens: Some(tokens),
+            ignore_end: true,
+            caller: Caller { priority, client: 0 },
+            ..Request::default()
+        };
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        counters.enters_queue(request.prompt.len());
+        core.accept(Sequence::new(
+            request,
+            seed,
+            CONTEXT,
+            &vocabulary,
+            Box::new(Reader(seen.clone())),
+            now(),
+        ));
+        seen
+    };
+    let written = |seen: &Arc<Mutex<Seen>>| seen.lock().unwrap().tokens.len();
+    let batch: Vec<_> = (0..3).map(|seed| submit(&mut core, Priority::Batch, seed, 40)).collect();
+    for _ in 0..4 {
+        core.step(&now, &mut Undivided::default());
+    }
+    let before: usize = batch.iter().map(written).sum();
+    // A step of batch work is given up for it, and the next one is all its own.
+    core.step(&now, &mut Undivided { wanted: true });
+    assert_eq!(batch.iter().map(written).sum::<usize>(), before);
+    let chat = submit(&mut core, Priority::Interactive, 7, 70);
+    let (mut alone, mut shared) = (0, 0);
+    while chat.lock().unwrap().end.is_none() {
+        let (began, had) = (now(), batch.iter().map(written).sum::<usize>());
+        core.step(&now, &mut Undivided::default());
+        let took_part = batch.iter().map(written).sum::<usize>() > had;
+        let first = written(&chat) <= 1;
+        assert!(took_part || first || now() - began == 2 * MILLISECOND, "a row beside the chat's");
+        (alone, shared) = (alone + usize::from(!took_part), shared + usize::from(took_part));
+    }
+    assert!(shared > 0 && alone >= 32 * shared, "{alone} steps alone, {shared} shared");
+    while !core.is_idle() {
+        core.step(&now, &mut Undivided::default());
+    }
+    assert!(batch.iter().all(|seen| written(seen) == 40));
 }
 
 /// What an answer took.
@@ -166,7 +232,7 @@ fn guessed(habit: f32, step: Duration, row: Duration, tokens: usize) -> Guessed 
     core.accept(Sequence::new(request, 1, LONG, &vocabulary, Box::new(Reader(seen.clone())), now()));
     let mut steps = 0;
     while !core.is_idle() {
-        core.step(&now, &mut Undivided);
+        core.step(&now, &mut Undivided::default());
         steps += 1;
     }
     let stats = counters.snapshot(LONG / 4, 4, 0, LONG, now());

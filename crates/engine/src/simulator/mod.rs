@@ -113,14 +113,26 @@ impl Forward for Box<dyn Forward> {
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
         (**self).forward(rows)
     }
+
+    fn forward_unless(&mut self, rows: &Rows<'_>, stop: &dyn Fn() -> bool) -> Result<Option<&[f32]>, String> {
+        (**self).forward_unless(rows, stop)
+    }
 }
 
 /// The turn of an engine that shares its device with nobody.
-struct Undivided;
+#[derive(Default)]
+struct Undivided {
+    /// Whether work that somebody waits for comes meanwhile.
+    wanted: bool,
+}
 
 impl Turn for Undivided {
     fn foreign_stall(&self) -> Option<Duration> {
         None
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.wanted
     }
 
     fn computed(&mut self) {}

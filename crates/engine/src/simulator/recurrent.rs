@@ -57,7 +57,7 @@ impl Hybrid {
         while !self.core.is_idle() {
             self.clock += MILLISECOND;
             let now = self.clock;
-            self.core.step(&|| now, &mut Undivided);
+            self.core.step(&|| now, &mut Undivided::default());
         }
         let stats = self.stats();
         assert!(stats.state_snapshots <= self.states);
@@ -212,7 +212,7 @@ fn wrong_guesses_are_not_made_again_and_again() {
         core.accept(Sequence::new(request, 1, LONG, &vocabulary, outbox, Duration::ZERO));
         let now = || *clock.lock().unwrap();
         while !core.is_idle() {
-            core.step(&now, &mut Undivided);
+            core.step(&now, &mut Undivided::default());
         }
         now()
     };
