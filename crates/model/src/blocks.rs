@@ -45,8 +45,34 @@ pub(crate) struct Block {
     pub(crate) feed_post_norm: Option<NormWeights>,
     /// What adds the layer's own embedding of a token.
     pub(crate) per_layer: Option<PerLayerWeights>,
+    /// What predicts and corrects residual streams.
+    pub(crate) alt_up: Option<Box<AltUpWeights>>,
     /// The factor on the layer's output.
     pub(crate) scale: f32,
+}
+
+/// The weights of a layer of several residual streams.
+pub(crate) struct AltUpWeights {
+    /// The norm of the router's input.
+    pub(crate) router_norm: NormWeights,
+    /// `[streams, width]`
+    pub(crate) router: Matrix,
+    /// `[streams * streams, streams]`: from the router's output to the factors of each stream in the prediction of each.
+    pub(crate) prediction: Vec<f32>,
+    /// `[streams, streams]`: from the router's output to the factor of each stream's correction, less 1.
+    pub(crate) correction: Vec<f32>,
+    /// The factor on each column of the corrected stream that gates the layer's own embedding.
+    pub(crate) scale: Option<Vec<f32>>,
+    pub(crate) laurel: LaurelWeights,
+}
+
+/// The weights of a low-rank map beside attention.
+pub(crate) struct LaurelWeights {
+    /// `[rank, width]`
+    pub(crate) left: Matrix,
+    /// `[width, rank]`
+    pub(crate) right: Matrix,
+    pub(crate) norm: NormWeights,
 }
 
 /// The weights that add a layer's own embedding of a token to its output.
@@ -265,6 +291,8 @@ pub(crate) struct Mlp {
     pub(crate) up: Linear,
     pub(crate) down: Linear,
     pub(crate) formats: ActFormats,
+    /// [`Layer::gate_cutoff`](crate::spec::Layer::gate_cutoff).
+    pub(crate) cutoff: Option<f32>,
 }
 
 impl Block {
@@ -289,6 +317,7 @@ impl Block {
             own.gate.read_ahead();
             own.out.read_ahead();
         }
+        self.alt_up.iter().for_each(|streams| streams.matrices().into_iter().for_each(Matrix::read_ahead));
         match &self.feed {
             FeedWeights::None => {}
             FeedWeights::Dense(mlp) => mlp.read_ahead(),
@@ -323,7 +352,14 @@ impl Block {
         };
         let out = beside || self.out.as_ref().is_some_and(|out| differs(&out.matrix));
         let own = self.per_layer.as_ref().is_some_and(|own| differs(&own.gate) || differs(&own.out));
-        self.mixer.formats().q8_decode_bf16_prefill || out || feed || own
+        let streams = self.alt_up.as_ref().is_some_and(|streams| streams.matrices().into_iter().any(differs));
+        self.mixer.formats().q8_decode_bf16_prefill || out || feed || own || streams
+    }
+}
+
+impl AltUpWeights {
+    fn matrices(&self) -> [&Matrix; 3] {
+        [&self.router, &self.laurel.left, &self.laurel.right]
     }
 }
 
@@ -380,6 +416,6 @@ impl Mlp {
         if let Some(gate) = &gate {
             formats = formats | gate.matrix.activations();
         }
-        Mlp { gate, up, down, formats }
+        Mlp { gate, up, down, formats, cutoff: None }
     }
 }

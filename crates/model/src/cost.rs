@@ -15,7 +15,10 @@ impl Spec {
         let (width, last) = (self.width as u64, self.last_kept_layer());
         let own = self.per_layer_width as u64;
         let inputs = rows as u64 * width * own * self.layers.len() as u64;
-        let mut sum = wanted as u64 * width * self.vocab as u64 + inputs;
+        let streams = self.alt_up.map_or(0, |alt_up| alt_up.streams as u64);
+        // Streams are projected from the embedding, and to the last hidden state.
+        let around = streams.saturating_sub(1) * width * width * (rows + wanted) as u64;
+        let mut sum = wanted as u64 * width * self.vocab as u64 + inputs + around;
         for (index, layer) in self.layers.iter().enumerate() {
             let full = if index >= last { wanted } else { rows };
             let projected = if index > last { wanted } else { rows } as u64;
@@ -26,6 +29,11 @@ impl Spec {
             let q = self.query_width_of(layer);
             let out = layer.mixer.out_width(q) as u64;
             sum += full as u64 * (out * width + self.feed_multiply_adds(layer) + 2 * own * width);
+            if let Some(alt_up) = &self.alt_up {
+                // A router before and after; each stream in the prediction of each, and the correction of each.
+                sum += projected * (streams + streams * streams) * width;
+                sum += full as u64 * 2 * (streams + alt_up.laurel_rank as u64) * width;
+            }
             if layer.mixer.is_attention() {
                 sum += projected * width * self.projected_rows(layer) as u64 + 2 * q as u64 * scores;
             }

@@ -4,6 +4,7 @@
 //! sums each row in one order whatever the batch, attention reads the row's own blocks, and experts add to a row in
 //! ascending order of expert. Nothing is allocated here.
 
+use crate::alt_up;
 use crate::blocks::{AttentionWeights, Block, FeedWeights, Mamba2Weights, MixerWeights};
 use crate::delta_net::delta_net;
 use crate::error::Error;
@@ -102,6 +103,9 @@ impl Model {
             self.finish_layer(compute, layer, rows, scratch);
         }
         scratch.wanted = wanted::emptied(sequences);
+        if let Some(projections) = &self.streams {
+            alt_up::merge(compute, &self.spec, projections, batch.want.len(), scratch);
+        }
         Ok(Some(self.logits(compute, batch.want.len(), scratch)))
     }
 
@@ -109,8 +113,9 @@ impl Model {
     /// KV cache differs.
     #[must_use]
     pub fn prefill_numerics_differ(&self) -> bool {
-        let inputs = self.per_layer.as_ref().map(|inputs| inputs.projection.activations());
-        inputs.is_some_and(|formats| formats.q8_decode_bf16_prefill)
+        let inputs = self.per_layer.iter().map(|inputs| &inputs.projection);
+        let streams = self.streams.iter().flat_map(|streams| &streams.widen);
+        inputs.chain(streams).any(|matrix| matrix.activations().q8_decode_bf16_prefill)
             || self.blocks.iter().any(Block::prefill_numerics_differ)
     }
 
@@ -138,6 +143,9 @@ impl Model {
         }
         if let Some(inputs) = &self.per_layer {
             per_layer::inputs(compute, spec, inputs, tokens, batch.decode_rows, scratch);
+        }
+        if let Some(projections) = &self.streams {
+            alt_up::widen(compute, spec, projections, (tokens.len(), batch.decode_rows), scratch);
         }
     }
 
@@ -167,6 +175,9 @@ impl Model {
         self.read_ahead(layer);
         if matches!(block.mixer, MixerWeights::None) {
             return;
+        }
+        if let Some((streams, weights)) = spec.alt_up.zip(block.alt_up.as_ref()) {
+            alt_up::predict(compute, spec, streams, weights, (count, decode), scratch);
         }
         self.set_mixer_input(compute, block, count, decode, scratch);
         match &block.mixer {
@@ -239,8 +250,8 @@ impl Model {
         let (width, formats) = (spec.width, block.mixer.formats());
         let (x, h) = (&x[..rows * width], &mut h[..rows * width]);
         match &block.attention_norm {
-            // The feed-forward reads these norms too.
-            Some(weights) if spec.parallel => {
+            // The feed-forward, or LAuReL, reads these norms too.
+            Some(weights) if spec.parallel || block.alt_up.is_some() => {
                 norm(spec, weights).rows(compute, x, h);
                 activations.set(compute, h, width, formats, decode_rows);
             }
@@ -320,6 +331,12 @@ impl Model {
         let (spec, block) = (&self.spec, &self.blocks[layer]);
         let Rows { count, decode, .. } = rows;
         self.add_mixed(compute, block, count, decode, scratch);
+        if let Some((streams, weights)) = spec.alt_up.zip(block.alt_up.as_ref()) {
+            alt_up::add_laurel(compute, spec, &weights.laurel, (count, decode), scratch);
+            self.add_feed_forward(compute, block, count, decode, scratch);
+            let own = (&**weights, block.per_layer.as_ref(), layer);
+            return alt_up::correct(compute, spec, streams, own, (count, decode), scratch);
+        }
         self.add_feed_forward(compute, block, count, decode, scratch);
         if let Some(weights) = &block.per_layer {
             per_layer::add(compute, spec, weights, layer, (count, decode), scratch);

@@ -10,6 +10,8 @@
 //! Deliberately absent: a forward pass for each family, tokenizers, sampling, and threads (`cpu::Pool` has them).
 //! `forward` does not allocate: every buffer is in [`Scratch`], which is sized once.
 
+mod alt_up;
+mod alt_up_names;
 mod arrange;
 mod blocks;
 mod cost;
@@ -29,6 +31,7 @@ mod latent_names;
 mod latent_scratch;
 mod load;
 mod load_attention;
+mod load_streams;
 mod locate;
 mod mamba2;
 mod memory;
@@ -78,7 +81,7 @@ pub use rope::{Rope, RopeScaling};
 pub use scratch::Scratch;
 pub use source::Source;
 pub use spec::{
-    Biases, Direction, FeedForward, KvSource, Layer, LayerFactors, LmHead, Norm, NormKind, NormPlace,
+    AltUp, Biases, Direction, FeedForward, KvSource, Layer, LayerFactors, LmHead, Norm, NormKind, NormPlace,
     Positions, QkNorm, QueryTemperature, Spec,
 };
 pub use weight_role::{LayerWeight, WeightDecl, WeightRole};

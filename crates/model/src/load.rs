@@ -7,6 +7,7 @@
 
 mod mixers;
 
+use crate::alt_up::StreamProjections;
 use crate::blocks::{Block, EncoderWeights, FeedWeights, Linear, MixtureWeights, Mlp, NormWeights, Shared};
 use crate::error::Error;
 use crate::locate::{self, EncoderFormat, LocatedWeight};
@@ -31,6 +32,7 @@ pub struct Model {
     pub spec: Spec,
     pub(crate) embedding: Matrix,
     pub(crate) per_layer: Option<PerLayerInputs>,
+    pub(crate) streams: Option<StreamProjections>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) final_norm: Option<NormWeights>,
     pub(crate) head: Option<Matrix>,
@@ -151,16 +153,16 @@ impl Model {
         }
         let encoder = loader.encoder();
         let head = loader.matrices.remove(&WeightRole::Head);
-        let head_bias = loader.vectors.remove(&WeightRole::HeadBias);
         let ropes = spec.ropes.iter().map(|r: &Rope| (r.inv_freq(spec.context), r.mscale())).collect();
         let model = Model {
+            streams: loader.stream_projections(),
+            head_bias: loader.vectors.remove(&WeightRole::HeadBias),
             spec,
             embedding,
             per_layer,
             blocks,
             final_norm,
             head,
-            head_bias,
             encoder,
             ropes,
             bytes,
@@ -256,6 +258,7 @@ impl WeightLoader<'_> {
             feed_post_norm: self
                 .optional_norm(role(LayerWeight::FeedPostNorm), role(LayerWeight::FeedPostNormBias)),
             per_layer: self.per_layer(layer),
+            alt_up: self.alt_up(layer).map(Box::new),
             scale: self
                 .vectors
                 .remove(&role(LayerWeight::Scale))
@@ -273,7 +276,8 @@ impl WeightLoader<'_> {
                 let gate = gate.then(|| self.linear(role(LayerWeight::Gate), role(LayerWeight::GateBias)));
                 let up = self.linear(role(LayerWeight::Up), role(LayerWeight::UpBias));
                 let down = self.linear(role(LayerWeight::Down), role(LayerWeight::DownBias));
-                FeedWeights::Dense(Box::new(Mlp::new(gate, up, down)))
+                let cutoff = self.spec.layers[layer].gate_cutoff;
+                FeedWeights::Dense(Box::new(Mlp { cutoff, ..Mlp::new(gate, up, down) }))
             }
             FeedForward::Experts(mixture) => FeedWeights::Experts(Box::new(self.mixture(layer, mixture))),
         }

@@ -75,6 +75,9 @@ pub(crate) fn activate(
             if spec.factors.gate != 1.0 {
                 kernels::scale(compute, gate, spec.factors.gate);
             }
+            if let Some(deviations) = mlp.cutoff {
+                cut_off(compute, gate, inner, deviations);
+            }
             bias(compute, &mlp.up, up);
             activations.set_gated(compute, spec.activation, gate, up, inner, formats, decode_rows);
         }
@@ -83,6 +86,29 @@ pub(crate) fn activate(
             activations.set_activated(compute, spec.activation, bias, up, inner, formats, decode_rows);
         }
     }
+}
+
+/// Subtracts from each row of `gate`, `[rows, inner]`, its mean plus so many of its standard deviations, and keeps what is
+/// positive: of values that are spread normally a fixed share.
+fn cut_off(compute: &Compute, gate: &mut [f32], inner: usize, deviations: f32) {
+    compute.pool.chunks_mut(gate, inner, &|_, row| {
+        let mean = sum_of(row, |value| value) / inner as f32;
+        let variance = sum_of(row, |value| (value - mean) * (value - mean)) / inner as f32;
+        let least = mean + deviations * variance.sqrt();
+        // Not `max`, which would turn a NaN into 0.
+        row.iter_mut().for_each(|value| *value = if *value <= least { 0.0 } else { *value - least });
+    });
+}
+
+/// The sum of a function of the values of a row, in an order that depends on its length only.
+fn sum_of(row: &[f32], of: impl Fn(f32) -> f32) -> f32 {
+    let mut sums = [0.0; 16];
+    let parts = row.chunks_exact(sums.len());
+    let rest: f32 = parts.remainder().iter().map(|value| of(*value)).sum();
+    for part in parts {
+        sums.iter_mut().zip(part).for_each(|(sum, value)| *sum += of(*value));
+    }
+    sums.iter().sum::<f32>() + rest
 }
 
 /// Adds the bias of `linear` to each row of `out`, if it has one.

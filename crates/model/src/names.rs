@@ -3,6 +3,7 @@
 //!
 //! Decoders have Llama's names in a Hugging Face directory; an encoder's family has a table of its own ([`Names`]).
 
+use crate::alt_up_names;
 use crate::expert_names;
 use crate::heads::Heads;
 use crate::latent_names;
@@ -108,6 +109,7 @@ fn gguf(spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
         // No GGUF has the others, or their names are those of the heads.
         role => per_layer_names::gguf_top(role)
             .map(|name| TensorLocation::whole(name.into()))
+            .or_else(|| alt_up_names::gguf_top(spec.alt_up, spec.width, role))
             .into_iter()
             .collect(),
     }
@@ -163,13 +165,13 @@ fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocatio
         LayerWeight::DownBias => one("ffn_down.bias"),
         LayerWeight::FeedPostNorm => any(&["post_ffw_norm.weight", "layer_output_norm.weight"]),
         LayerWeight::FeedPostNormBias => one("layer_output_norm.bias"),
-        part => match per_layer_names::gguf(part) {
-            [] => match recurrent_names::gguf(&spec.layers[layer].mixer, part, &full) {
+        part => match [per_layer_names::gguf(part), alt_up_names::gguf(part)] {
+            [[], []] => match recurrent_names::gguf(&spec.layers[layer].mixer, part, &full) {
                 // Only encoders have the others.
                 none if none.is_empty() => expert_names::gguf(spec, layer, part, &full),
                 places => places,
             },
-            names => any(names),
+            [[], names] | [names, _] => any(names),
         },
     }
 }
@@ -189,7 +191,11 @@ fn hugging_face(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLoc
         WeightRole::HeadBias => vec![TensorLocation::whole(source.head_name().replace(".weight", ".bias"))],
         WeightRole::Layer(layer, part) => hugging_face_layer(spec, prefix, layer, part),
         // Only encoders have the others, which come with a table of names.
-        role => per_layer_names::hugging_face_top(role).map(|name| top(&[name])).unwrap_or_default(),
+        role => match (per_layer_names::hugging_face_top(role), alt_up_names::hugging_face_top(role)) {
+            (Some(name), _) => top(&[name]),
+            (None, Some(name)) => top(&[&name]),
+            (None, None) => Vec::new(),
+        },
     }
 }
 
@@ -299,7 +305,7 @@ fn listed_names(part: LayerWeight) -> &'static [&'static str] {
             "feed_forward.down_proj.weight",
             "mixer.down_proj.weight",
         ],
-        _ => &[],
+        part => alt_up_names::hugging_face(part),
     }
 }
 

@@ -42,7 +42,9 @@ pub(crate) fn inputs(
     kernels::rms_norm_in_place(compute, per_layer, &weights.norm, eps, spec.per_layer_width);
     let scale = (spec.per_layer_width as f32).sqrt();
     compute.pool.chunks_mut(per_layer, cols, &|row, sums| {
-        weights.table.read(tokens[row] as usize, &mut |first, values| {
+        let token = tokens[row] as usize;
+        let line = if token < spec.per_layer_vocab { token } else { 0 };
+        weights.table.read(line, &mut |first, values| {
             for (sum, value) in sums[first..].iter_mut().zip(values) {
                 *sum = (*sum + scale * value) * FRAC_1_SQRT_2;
             }
@@ -59,9 +61,23 @@ pub(crate) fn add(
     (rows, decode_rows): (usize, usize),
     scratch: &mut Scratch,
 ) {
+    output(compute, spec, weights, layer, (rows, decode_rows), scratch);
+    let used = rows * spec.width;
+    add_residual(compute, spec, &mut scratch.x[..used], &mut scratch.out[..used]);
+}
+
+/// Computes what the pieces of `layer` add to its rows, into `scratch.out`; the gates are of `scratch.x`.
+pub(crate) fn output(
+    compute: &Compute,
+    spec: &Spec,
+    weights: &PerLayerWeights,
+    layer: usize,
+    (rows, decode_rows): (usize, usize),
+    scratch: &mut Scratch,
+) {
     let (width, own) = (spec.width, spec.per_layer_width);
     let Scratch { x, out, gate, up, per_layer, activations, .. } = scratch;
-    let (x, out) = (&mut x[..rows * width], &mut out[..rows * width]);
+    let (x, out) = (&x[..rows * width], &mut out[..rows * width]);
     let (gate, piece) = (&mut gate[..rows * own], &mut up[..rows * own]);
     let cols = spec.layers.len() * own;
     activations.set(compute, x, width, weights.gate.activations(), decode_rows);
@@ -71,5 +87,4 @@ pub(crate) fn add(
     activations.set_gated(compute, spec.activation, gate, piece, own, formats, decode_rows);
     kernels::matmul(compute, &weights.out, activations, out);
     post_norm(compute, spec, Some(&weights.norm), out);
-    add_residual(compute, spec, x, out);
 }

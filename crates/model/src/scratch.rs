@@ -41,6 +41,10 @@ pub struct Scratch {
     pub(crate) up: AlignedVec<f32>,
     /// What each layer gets of a row beside its input `[rows, layers * per_layer_width]`.
     pub(crate) per_layer: AlignedVec<f32>,
+    /// Residual streams where there are several, those of a row one after the other `[rows, streams * width]`.
+    pub(crate) streams: AlignedVec<f32>,
+    /// What the router of the streams gives `[rows, streams]`.
+    pub(crate) modalities: Vec<f32>,
     /// The output of Mamba-2 beside attention, or the sums of experts beside a feed-forward `[rows, width]`.
     pub(crate) beside: AlignedVec<f32>,
     /// Logits `[logit_rows, vocab]`.
@@ -83,6 +87,8 @@ impl Scratch {
             gate: floats(feed),
             up: floats(feed),
             per_layer: floats(spec.layers.len() * spec.per_layer_width),
+            streams: floats(streams(spec) * spec.width),
+            modalities: vec![0.0; rows * streams(spec)],
             beside: floats(beside_width(spec)),
             logits: AlignedVec::new(logit_rows * spec.vocab),
             ropes: spec.ropes.iter().map(|r| RopeTable::new(rows, r.rotary_dim / 2)).collect(),
@@ -102,6 +108,7 @@ impl Scratch {
         let mut floats = 3 * spec.width + spec.query_width() + 2 * spec.kv_width() + 2 * feed_width(spec);
         floats += out_width(spec) + channels(spec) + mixed_width(spec) + 2 * factors(spec);
         floats += spec.layers.len() * spec.per_layer_width + beside_width(spec) + rotary + 2;
+        floats += streams(spec) * (spec.width + 1);
         // Two 8-bit halves with their scales and sums take 4 bytes a value, bf16 2, f32 4.
         let activations = 10 * rows * widest(spec).next_multiple_of(32) as u64;
         let floats = rows * floats as u64 + logit_rows * spec.vocab as u64;
@@ -115,9 +122,15 @@ fn widest(spec: &Spec) -> usize {
     spec.width.max(out_width(spec)).max(feed_width(spec)).max(within)
 }
 
-/// The most columns of a feed-forward, or of a layer's own embeddings.
+/// The most columns of a feed-forward, of a layer's own embeddings, or of a low-rank map.
 fn feed_width(spec: &Spec) -> usize {
-    spec.feed_width().max(spec.per_layer_width)
+    let rank = spec.alt_up.map_or(0, |alt_up| alt_up.laurel_rank);
+    spec.feed_width().max(spec.per_layer_width).max(rank)
+}
+
+/// Residual streams that are kept beside [`Scratch::x`].
+fn streams(spec: &Spec) -> usize {
+    spec.alt_up.map_or(0, |alt_up| alt_up.streams)
 }
 
 /// Columns of [`Scratch::beside`].

@@ -134,6 +134,8 @@ enum KeyValue {
     List(Vec<i32>),
     /// A value for each layer, as runs of `[layers, value]`.
     Runs(Vec<[u32; 2]>),
+    /// As runs, of floats.
+    FloatRuns(Vec<(usize, f32)>),
 }
 
 /// Llama 3.1's scaling, see [`RopeScaling::Llama3`].

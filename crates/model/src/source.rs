@@ -243,6 +243,8 @@ impl<'a> Source<'a> {
             qk_norm: QkNorm::None,
             value_norm: false,
             per_layer_width: 0,
+            per_layer_vocab: vocab,
+            alt_up: None,
             layer_scale: false,
             query_temperature: None,
             attention_gate: false,

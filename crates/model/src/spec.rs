@@ -1,5 +1,6 @@
 //! The spec of a model: everything in which decoders differ, and the list of weights that follows from it.
 
+mod alt_up;
 mod attention;
 mod check;
 mod factors;
@@ -15,6 +16,8 @@ use crate::rope::Rope;
 use crate::weight_role::{WeightDecl, WeightRole, decl, put_if};
 use kernels::{Activation, KvHeads, Pairing};
 
+pub use alt_up::AltUp;
+pub(crate) use alt_up::MAX_STREAMS;
 pub use attention::{KvSource, QkNorm, QueryTemperature};
 pub use factors::LayerFactors;
 pub use norms::{Norm, NormKind, NormPlace};
@@ -55,6 +58,10 @@ pub struct Spec {
     pub value_norm: bool,
     /// Width of the embedding that each layer has of a token, beside that of the model; 0 for none.
     pub per_layer_width: usize,
+    /// Tokens that have such an embedding; later ones have that of the first.
+    pub per_layer_vocab: usize,
+    /// The residual streams, where there is more than the usual one.
+    pub alt_up: Option<AltUp>,
     /// Whether the output of each layer is multiplied by a number of its own.
     pub layer_scale: bool,
     /// The factor on queries by their position.
@@ -130,6 +137,9 @@ pub struct Layer {
     pub kv: KvSource,
     /// The feed-forward of this layer.
     pub feed: FeedForward,
+    /// The limit above which a gate counts, in standard deviations above the mean of the row's gates: the activation is
+    /// of what exceeds the limit, or of 0. `None` where gates are taken as they are.
+    pub gate_cutoff: Option<f32>,
     /// Whether the input of attention is normalised where the model is pre-norm; not in ModernBERT's first layer, whose
     /// embeddings just were.
     pub attention_norm: bool,
@@ -259,6 +269,9 @@ impl Spec {
                 all.push(decl(WeightRole::Layer(index, part), shape))
             });
         }
+        for stream in 1..self.alt_up.map_or(1, |alt_up| alt_up.streams) {
+            all.push(decl(WeightRole::StreamMerge(stream), &[self.width, self.width]));
+        }
         let width: &[usize] = &[self.width];
         put_if(&mut all, self.final_norm, WeightRole::FinalNorm, width);
         put_if(&mut all, self.final_norm && self.norm.bias, WeightRole::FinalNormBias, width);
@@ -278,9 +291,13 @@ impl Spec {
             all.push(decl(WeightRole::Position, &[rows, width]));
         }
         let per_layer = self.layers.len() * self.per_layer_width;
-        put_if(&mut all, per_layer > 0, WeightRole::PerLayerEmbedding, &[self.vocab, per_layer]);
+        let per_layer_table: &[usize] = &[self.per_layer_vocab, per_layer];
+        put_if(&mut all, per_layer > 0, WeightRole::PerLayerEmbedding, per_layer_table);
         put_if(&mut all, per_layer > 0, WeightRole::PerLayerProjection, &[per_layer, width]);
         put_if(&mut all, per_layer > 0, WeightRole::PerLayerNorm, &[self.per_layer_width]);
+        for stream in 1..self.alt_up.map_or(1, |alt_up| alt_up.streams) {
+            all.push(decl(WeightRole::StreamProjection(stream), &[width, width]));
+        }
         put_if(&mut all, self.token_types > 0, WeightRole::TokenType, &[self.token_types, width]);
         put_if(&mut all, self.embedding_norm, WeightRole::EmbeddingNorm, &[width]);
         put_if(&mut all, self.embedding_norm && bias, WeightRole::EmbeddingNormBias, &[width]);
@@ -309,6 +326,7 @@ impl Layer {
             heads: None,
             kv: KvSource::Own,
             feed,
+            gate_cutoff: None,
             attention_norm: true,
         }
     }

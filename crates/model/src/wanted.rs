@@ -10,6 +10,7 @@ pub(crate) fn compact(spec: &Spec, last: usize, want: &[usize], scratch: &mut Sc
     let layer = &spec.layers[last];
     let out_width = layer.mixer.out_width(spec.query_width_of(layer));
     let per_layer = spec.layers.len() * spec.per_layer_width;
+    let streams = spec.alt_up.map_or(0, |alt_up| alt_up.streams * width);
     let beside = if scratch.beside.is_empty() { 0 } else { width };
     for (to, &from) in want.iter().enumerate() {
         if to == from {
@@ -22,6 +23,7 @@ pub(crate) fn compact(spec: &Spec, last: usize, want: &[usize], scratch: &mut Sc
             (&mut scratch.attention_out, out_width),
             (&mut scratch.per_layer, per_layer),
             (&mut scratch.beside, beside),
+            (&mut scratch.streams, streams),
         ];
         for (buffer, cols) in buffers {
             let (range, at) = moved(cols);

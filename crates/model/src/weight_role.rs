@@ -19,6 +19,11 @@ pub enum WeightRole {
     PerLayerProjection,
     /// The norm of that projection, for each layer apart `[per_layer_width]`.
     PerLayerNorm,
+    /// The projection of the embedding to a residual stream but the first, by its index `[width, width]`.
+    StreamProjection(usize),
+    /// The projection of a residual stream but the first to its part of the last hidden state, by its index
+    /// `[width, width]`.
+    StreamMerge(usize),
     /// Learned position embedding `[positions, width]`.
     Position,
     /// Token type embedding `[types, width]`.
@@ -48,7 +53,7 @@ pub enum WeightRole {
 }
 
 impl WeightRole {
-    /// Whether this is a table that is kept in f32, row by row: of rows that are looked up and not multiplied.
+    /// Whether this is a table that is kept in f32, row by row: its rows are looked up, or it is too small to be packed.
     pub(crate) fn is_table(self) -> bool {
         matches!(
             self,
@@ -62,6 +67,8 @@ impl WeightRole {
                         | LayerWeight::ExpertGateBiases
                         | LayerWeight::ExpertUpBiases
                         | LayerWeight::ExpertDownBiases
+                        | LayerWeight::StreamPrediction
+                        | LayerWeight::StreamCorrection
                 )
         )
     }
@@ -90,7 +97,8 @@ impl WeightRole {
                 | LayerWeight::ExpertScales
                 | LayerWeight::ExpertsNorm
                 | LayerWeight::ExpertsPostNorm
-                | LayerWeight::SharedPostNorm,
+                | LayerWeight::SharedPostNorm
+                | LayerWeight::StreamScale,
             ) => 1.0,
             WeightRole::Layer(_, LayerWeight::DecayRate) => -0.1,
             role if role.is_norm() => 1.0,
@@ -113,6 +121,8 @@ impl WeightRole {
                     | LayerWeight::AttentionPostNorm
                     | LayerWeight::FeedPostNorm
                     | LayerWeight::PerLayerPostNorm
+                    | LayerWeight::StreamRouterNorm
+                    | LayerWeight::LaurelNorm
             ),
             _ => false,
         }
@@ -155,6 +165,14 @@ pub enum LayerWeight {
     PerLayerGate,
     PerLayerOut,
     PerLayerPostNorm,
+    StreamRouterNorm,
+    StreamRouter,
+    StreamPrediction,
+    StreamCorrection,
+    StreamScale,
+    LaurelLeft,
+    LaurelRight,
+    LaurelNorm,
     Scale,
     Router,
     RouterBias,

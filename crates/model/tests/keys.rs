@@ -53,6 +53,7 @@ fn bases() -> Vec<(&'static str, &'static str, Value)> {
         ("GraniteMoeHybridForCausalLM", "granite4-h", json!({})),
         ("NemotronHForCausalLM", "nemotron-h-groups", json!({})),
         ("FalconH1ForCausalLM", "falcon-h1-norm", json!({"mamba_d_ssm": null})),
+        ("Gemma3nForCausalLM", "gemma3n", json!({"altup_active_idx": 1})),
         (
             "Gemma4ForCausalLM",
             "gemma4",
@@ -67,7 +68,7 @@ fn bases() -> Vec<(&'static str, &'static str, Value)> {
 }
 
 /// Keys that change nothing that is computed for an answer, with the reason.
-const NEUTRAL: [(&str, &str); 36] = [
+const NEUTRAL: [(&str, &str); 37] = [
     ("attention_dropout", "training"),
     ("residual_dropout", "training"),
     ("embd_pdrop", "training"),
@@ -88,6 +89,7 @@ const NEUTRAL: [(&str, &str); 36] = [
     // Of Qwen3 MoE it is no key of the class any more; it is read as Qwen3's.
     ("keys_to_ignore_at_inference", "no key of a file"),
     ("transformers_version", "who wrote the file"),
+    ("altup_coef_clip", "training"),
     ("num_logits_to_keep", "logits are computed where they are wanted"),
     ("chunk_size", "the same sums in another order"),
     ("mamba_chunk_size", "the same sums in another order"),

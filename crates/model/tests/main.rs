@@ -8,6 +8,7 @@ mod bad_input;
 mod encoders;
 mod families_page;
 mod family_keys;
+mod gemma3n;
 mod gemma4;
 mod hybrids;
 mod keys;

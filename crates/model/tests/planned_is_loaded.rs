@@ -14,13 +14,14 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use weights::gguf;
 
-const CASES: [&str; 15] = [
+const CASES: [&str; 16] = [
     "llama-3",
     "mistral-window",
     "qwen3",
     "qwen3moe",
     "gemma2",
     "gemma3",
+    "gemma3n",
     "gemma4",
     "phi2",
     "phi4-mini",

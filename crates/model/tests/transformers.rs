@@ -137,7 +137,7 @@ fn change_mixtures(spec: &mut Spec, change: impl Fn(&mut Mixture)) {
 #[test]
 fn a_feature_left_out_is_noticed() {
     type Feature = (&'static str, fn(&Spec) -> bool, fn(&mut Spec));
-    let features: [Feature; 32] = [
+    let features: [Feature; 35] = [
         (
             "window",
             |s| s.layers.iter().any(|l| l.window.is_some()),
@@ -162,6 +162,27 @@ fn a_feature_left_out_is_noticed() {
             "local rope",
             |s| s.ropes.len() > 1,
             |s| s.ropes[1] = Rope { rotary_dim: s.ropes[1].rotary_dim, ..s.ropes[0].clone() },
+        ),
+        (
+            "the active stream",
+            |s| s.alt_up.is_some(),
+            |s| {
+                let alt_up = s.alt_up.as_mut().expect("streams");
+                alt_up.active = (alt_up.active + 1) % alt_up.streams;
+            },
+        ),
+        (
+            "the scale of the corrected stream, or none",
+            |s| s.alt_up.is_some(),
+            |s| {
+                let alt_up = s.alt_up.as_mut().expect("streams");
+                alt_up.scaled = !alt_up.scaled;
+            },
+        ),
+        (
+            "the cutoff of gates",
+            |s| s.layers.iter().any(|l| l.gate_cutoff.is_some()),
+            |s| s.layers.iter_mut().for_each(|l| l.gate_cutoff = None),
         ),
         ("norm of values", |s| s.value_norm, |s| s.value_norm = false),
         (

@@ -17,7 +17,7 @@ const LOCAL_DIM: Key = Key("attention.key_length_swa", &["head_dim"]);
 const KV_HEADS: Key = Key("attention.head_count_kv", &["num_key_value_heads"]);
 const GLOBAL_KV_HEADS: Key = Key("", &["num_global_key_value_heads"]);
 const ONE_PROJECTION: Key = Key("", &["attention_k_eq_v"]);
-const SHARED: Key = Key("attention.shared_kv_layers", &["num_kv_shared_layers"]);
+pub(super) const SHARED: Key = Key("attention.shared_kv_layers", &["num_kv_shared_layers"]);
 const DOUBLE_WIDE: Key = Key("", &["use_double_wide_mlp"]);
 const PER_LAYER: Key = Key("embedding_length_per_layer_input", &["hidden_size_per_layer_input"]);
 const EXPERTS: Key = Key("", &["enable_moe_block"]);
@@ -66,7 +66,9 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     for (layer, slides) in spec.layers.iter_mut().zip(&slides) {
         (layer.window, layer.rope) = if *slides { (Some(window), Some(1)) } else { (None, Some(0)) };
     }
-    share(source, &mut spec, &slides)?;
+    let shared = source.size(SHARED)?.unwrap_or(0);
+    share(source, &mut spec, &slides, shared)?;
+    widen(source, &mut spec)?;
     experts(source, &mut spec)?;
     Ok(spec)
 }
@@ -84,7 +86,7 @@ fn refuse(source: &Source) -> Result<(), Error> {
 }
 
 /// Width of the embedding that each layer has of a token; 0 for none.
-fn per_layer_width(source: &Source) -> Result<usize, Error> {
+pub(super) fn per_layer_width(source: &Source) -> Result<usize, Error> {
     let told = source.size(PER_LAYER)?;
     let tables = ["per_layer_token_embd".to_owned(), format!("{}embed_tokens_per_layer", source.prefix())];
     if told == Some(0) && tables.iter().any(|table| source.has(&format!("{table}.weight"))) {
@@ -146,14 +148,13 @@ fn ropes(source: &Source, spec: &mut Spec, slides: &[bool], defaults: &Defaults)
     Ok(())
 }
 
-/// Lets the last layers read the keys and values of the last layer of their kind that has its own.
-fn share(source: &Source, spec: &mut Spec, slides: &[bool]) -> Result<(), Error> {
-    let (layers, shared) = (spec.layers.len(), source.size(SHARED)?.unwrap_or(0));
+/// Lets the last `shared` layers read the keys and values of the last layer of their kind that has its own.
+pub(super) fn share(source: &Source, spec: &mut Spec, slides: &[bool], shared: usize) -> Result<(), Error> {
+    let layers = spec.layers.len();
     if shared >= layers {
         return Err(source.bad(SHARED, shared, format!("fewer than the {layers} layers")));
     }
     let first = layers - shared;
-    let widened = source.flag(DOUBLE_WIDE)?.unwrap_or(false);
     for index in first..layers {
         let kind = slides[index];
         let Some(from) = slides[..first].iter().rposition(|slides| *slides == kind) else {
@@ -161,9 +162,18 @@ fn share(source: &Source, spec: &mut Spec, slides: &[bool]) -> Result<(), Error>
             let expected = format!("so few that one of the layers before the last {shared} is {kind} too");
             return Err(source.bad(SHARED, shared, expected));
         };
-        let layer = &mut spec.layers[index];
-        layer.kv = KvSource::Layer(from);
-        if widened && let FeedForward::Dense { width } = &mut layer.feed {
+        spec.layers[index].kv = KvSource::Layer(from);
+    }
+    Ok(())
+}
+
+/// Doubles the feed-forwards of layers without keys of their own, if the file says so.
+fn widen(source: &Source, spec: &mut Spec) -> Result<(), Error> {
+    if !source.flag(DOUBLE_WIDE)?.unwrap_or(false) {
+        return Ok(());
+    }
+    for layer in spec.layers.iter_mut().filter(|layer| !layer.has_own_keys()) {
+        if let FeedForward::Dense { width } = &mut layer.feed {
             *width *= 2;
         }
     }

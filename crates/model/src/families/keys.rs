@@ -110,7 +110,7 @@ const RULES: &[Rule] = &[
         Key("final_logit_softcapping", &["final_logit_softcapping"]),
         Neutral::Off,
         "0, for this family",
-        &["gemma2", "gemma3", "gemma4"],
+        &["gemma2", "gemma3", "gemma3n", "gemma4"],
     ),
     (Key("expert_count", &[]), Neutral::Off, "0: this family has no experts here", MIXTURES),
     (
@@ -157,7 +157,7 @@ const RULES: &[Rule] = &[
         Key("attention.shared_kv_layers", &[]),
         Neutral::Off,
         "0: shared keys and values are not built",
-        &["gemma4"],
+        &["gemma3n", "gemma4"],
     ),
     (Key("nextn_predict_layers", &[]), Neutral::Off, "0: prediction layers are not built", PREDICTING),
     (Key("", &["use_mrope"]), Neutral::Off, "false: rope in sections is not built", &[]),

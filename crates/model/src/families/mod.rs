@@ -12,6 +12,7 @@ mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma3n;
 mod gemma4;
 mod gemma_embedding;
 mod gpt_oss;
@@ -96,6 +97,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "gemma",    gguf: true, hugging_face: &["GemmaForCausalLM", "gemma"],                                        models: "Gemma 2B and 7B",                               read: gemma::read },
     Family { name: "gemma2",   gguf: true, hugging_face: &["Gemma2ForCausalLM", "gemma2"],                                      models: "Gemma 2 2B, 9B, 27B",                           read: gemma2::read },
     Family { name: "gemma3",   gguf: true, hugging_face: &["Gemma3ForCausalLM", "gemma3_text", "Gemma3ForConditionalGeneration"], models: "Gemma 3 270M to 27B (text)",                  read: gemma3::read },
+    Family { name: "gemma3n",  gguf: true, hugging_face: &["Gemma3nForCausalLM", "gemma3n_text", "Gemma3nForConditionalGeneration", "gemma3n"], models: "Gemma 3n E2B and E4B (text)", read: gemma3n::read },
     Family { name: "gemma4",   gguf: true, hugging_face: &["Gemma4ForCausalLM", "gemma4_text", "Gemma4ForConditionalGeneration", "Gemma4UnifiedForCausalLM", "gemma4_unified_text", "Gemma4UnifiedForConditionalGeneration"], models: "Gemma 4 E2B, E4B, 12B, 26B-A4B, 31B (text)", read: gemma4::read },
     Family { name: "phi2",     gguf: true, hugging_face: &["PhiForCausalLM", "phi"],                                            models: "Phi-1, Phi-1.5, Phi-2",                         read: phi2::read },
     Family { name: "phi3",     gguf: true, hugging_face: &["Phi3ForCausalLM", "phi3"],                                          models: "Phi-3, Phi-3.5, Phi-4, Phi-4-mini",             read: phi3::read },

@@ -29,6 +29,10 @@ impl Shape {
                         let layers = runs.iter().flat_map(|&[count, value]| vec![value; count as usize]);
                         Value::Array(Array::U32(layers.collect()))
                     }
+                    KeyValue::FloatRuns(runs) => {
+                        let layers = runs.iter().flat_map(|&(count, value)| vec![value; count]);
+                        Value::Array(Array::F32(layers.collect()))
+                    }
                 },
             );
         }

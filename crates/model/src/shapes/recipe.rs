@@ -69,8 +69,15 @@ impl<'a> MatrixInfo<'a> {
             Some(LayerWeight::ExpertGate(_) | LayerWeight::ExpertUp(_) | LayerWeight::ExpertDown(_))
         );
         let router = matches!(part, Some(LayerWeight::Router | LayerWeight::SharedRouter));
+        let low_rank = matches!(
+            part,
+            Some(LayerWeight::StreamRouter | LayerWeight::LaurelLeft | LayerWeight::LaurelRight)
+        );
         let unquantized = match role {
-            WeightRole::PerLayerProjection => Some(Dtype::BF16),
+            WeightRole::PerLayerProjection | WeightRole::StreamProjection(_) | WeightRole::StreamMerge(_) => {
+                Some(Dtype::BF16)
+            }
+            _ if low_rank => Some(Dtype::BF16),
             _ => router.then_some(Dtype::F32),
         };
         MatrixInfo { name, layer, layers, head, cols, expert, unquantized }

@@ -19,9 +19,11 @@ impl Source<'_> {
         })
     }
 
-    /// The feed-forward of each layer: as wide as a GGUF lists, or all alike.
+    /// The feed-forward of each layer: as wide as the file lists, or all alike.
     pub(super) fn feeds(&self, layers: usize, defaults: &Defaults) -> Result<Vec<FeedForward>, Error> {
-        let widths = match self.listed_sizes(FEED) {
+        let in_config = || self.value(FEED.1).filter(|value| value.is_array()).map(|_| self.sizes(FEED));
+        let listed = self.listed_sizes(FEED).map(Ok).or_else(in_config).transpose()?;
+        let widths = match listed {
             Some(list) => self.one_for_each(FEED, list, layers)?,
             None => vec![self.need(FEED, defaults.feed)?; layers],
         };

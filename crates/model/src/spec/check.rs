@@ -48,8 +48,13 @@ impl Spec {
             self.per_layer_width,
             "at most 65536",
         )?;
+        if let Some(alt_up) = &self.alt_up {
+            alt_up.check()?;
+        }
         for (index, layer) in self.layers.iter().enumerate() {
             self.check_source(index)?;
+            let cutoff = layer.gate_cutoff.unwrap_or(0.0);
+            require(cutoff.is_finite(), "cutoff of gates", cutoff, "a finite number")?;
             require(layer.window != Some(0), "sliding window", 0, "at least 1")?;
             layer.mixer.check()?;
             require(layer.feed != FeedForward::Dense { width: 0 }, "feed-forward width", 0, "at least 1")?;

@@ -1,6 +1,6 @@
 //! The weights of one layer, in the order of the forward pass.
 
-use super::{FeedForward, KvSource, Layer, Positions, Spec};
+use super::{AltUp, FeedForward, KvSource, Layer, Positions, Spec};
 use crate::mixer::Mixer;
 use crate::weight_role::LayerWeight;
 
@@ -45,6 +45,20 @@ impl Spec {
         optional(own > 0, LayerWeight::PerLayerGate, &[own, width]);
         optional(own > 0, LayerWeight::PerLayerOut, &[width, own]);
         optional(own > 0, LayerWeight::PerLayerPostNorm, &[width]);
+        if let Some(AltUp { streams, laurel_rank, .. }) = self.alt_up {
+            for (part, shape) in [
+                (LayerWeight::StreamRouterNorm, &[width][..]),
+                (LayerWeight::StreamRouter, &[streams, width]),
+                (LayerWeight::StreamPrediction, &[streams * streams, streams]),
+                (LayerWeight::StreamCorrection, &[streams, streams]),
+                (LayerWeight::StreamScale, &[width]),
+                (LayerWeight::LaurelLeft, &[laurel_rank, width]),
+                (LayerWeight::LaurelRight, &[width, laurel_rank]),
+                (LayerWeight::LaurelNorm, &[width]),
+            ] {
+                optional(true, part, shape);
+            }
+        }
         optional(self.layer_scale, LayerWeight::Scale, &[1]);
     }
 
