@@ -5,6 +5,7 @@
 //! ascending order of expert. Nothing is allocated here.
 
 use crate::alt_up;
+use crate::batch::Batch;
 use crate::blocks::{AttentionWeights, Block, FeedWeights, Mamba2Weights, MixerWeights};
 use crate::delta_net::delta_net;
 use crate::error::Error;
@@ -19,23 +20,8 @@ use crate::qkv::{gated_qkv, qkv, temper};
 use crate::residual::{add_residual, norm, post_norm};
 use crate::scratch::Scratch;
 use crate::short_conv::short_conv;
-use crate::spec::Spec;
 use crate::wanted;
-use kernels::{Activation, AttentionParams, BLOCK_TOKENS, Compute, KvHeads, KvPool, Mask, SeqRows};
-
-/// Rows to compute together.
-#[derive(Clone, Copy)]
-pub struct Batch<'a> {
-    /// The token id of each row, `[rows]`.
-    pub tokens: &'a [u32],
-    /// Consecutive runs of rows, one for each sequence; together they cover all rows in order.
-    pub sequences: &'a [SeqRows<'a>],
-    /// Rows whose logits are wanted, strictly ascending.
-    pub want: &'a [usize],
-    /// The first `decode_rows` rows are decode rows, the others prefill rows. The two kinds compute differently only if
-    /// [`Model::prefill_numerics_differ`].
-    pub decode_rows: usize,
-}
+use kernels::{Activation, AttentionParams, BLOCK_TOKENS, Compute, KvPool, Mask, SeqRows};
 
 /// The rows that a layer computes: all of the batch, or those of which logits are wanted.
 #[derive(Clone, Copy)]
@@ -75,7 +61,7 @@ impl Model {
         scratch: &'s mut Scratch,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<&'s [f32]>, Error> {
-        check(&self.spec, batch, kv, scratch)?;
+        batch.check(&self.spec, kv, scratch)?;
         self.assign_slots(batch, scratch);
         self.embed(compute, batch, scratch);
         let (count, last) = (batch.tokens.len(), self.spec.last_kept_layer());
@@ -451,57 +437,4 @@ impl Model {
         }
         logits
     }
-}
-
-/// Refuses a batch that would index out of range anywhere below.
-fn check(spec: &Spec, batch: &Batch, kv: &KvPool, scratch: &Scratch) -> Result<(), Error> {
-    let within = |what, value: usize, limit: usize| {
-        if value <= limit { Ok(()) } else { Err(Error::Batch { what, value, limit }) }
-    };
-    let equal = |what, value: usize, limit: usize| {
-        if value == limit { Ok(()) } else { Err(Error::Batch { what, value, limit }) }
-    };
-    let shape = kv.shape();
-    equal("layers of the KV pool", shape.layers.len(), spec.kv_layers())?;
-    let own = spec.layers.iter().filter(|layer| layer.has_own_keys());
-    for (have, layer) in shape.layers.iter().zip(own) {
-        let KvHeads { kv_heads, head_dim } = spec.heads_of(layer);
-        equal("KV heads of the KV pool", have.kv_heads, kv_heads)?;
-        equal("head size of the KV pool", have.head_dim, head_dim)?;
-    }
-    let states = kv.states().shape();
-    let has_states = spec.has_states();
-    if has_states {
-        equal("values of a recurrent state", states.floats, spec.state_shape(1).floats)?;
-    }
-    let rows = batch.tokens.len();
-    within("rows", rows, scratch.max_rows)?;
-    within("wanted rows", batch.want.len(), scratch.max_logit_rows)?;
-    for &token in batch.tokens {
-        within("token", token as usize, spec.vocab - 1)?;
-    }
-    let mut next = 0;
-    for &row in batch.want {
-        within("wanted row, ascending from", next, row)?;
-        within("wanted row", row + 1, rows)?;
-        next = row + 1;
-    }
-    let mut covered = 0;
-    for sequence in batch.sequences {
-        equal("first row of a sequence", sequence.rows.start, covered)?;
-        within("first row of a sequence", sequence.rows.start, sequence.rows.end)?;
-        covered = sequence.rows.end;
-        let end = sequence.first_position.saturating_add(sequence.rows.len());
-        within("position", end, sequence.blocks.len().saturating_mul(BLOCK_TOKENS))?;
-        within("position", end, u32::MAX as usize)?;
-        equal("keys of a sequence", sequence.keys, end)?;
-        if has_states {
-            within("recurrent state", (sequence.state as usize).saturating_add(1), states.states)?;
-        }
-        for &block in sequence.blocks {
-            within("KV block", block as usize + 1, shape.blocks)?;
-        }
-    }
-    within("decode rows", batch.decode_rows, rows)?;
-    equal("rows covered by sequences", covered, rows)
 }

@@ -13,6 +13,7 @@
 mod alt_up;
 mod alt_up_names;
 mod arrange;
+mod batch;
 mod blocks;
 mod cost;
 mod delta_net;
@@ -64,10 +65,10 @@ mod tensors;
 mod wanted;
 mod weight_role;
 
+pub use batch::Batch;
 pub use encode::{EncodeText, Want};
 pub use encode_scratch::EncodePass;
 pub use error::Error;
-pub use forward::Batch;
 pub use heads::Heads;
 pub use latent::LatentAttention;
 pub use load::Model;
