@@ -40,6 +40,12 @@ impl<'a> LogitRows<'a> {
         LogitRows { left, vocab }
     }
 
+    /// The first `rows` rows of a step's logits, and the others.
+    pub(crate) fn split(all: &'a [f32], rows: usize, vocab: usize) -> (LogitRows<'a>, LogitRows<'a>) {
+        let (first, others) = all.split_at(all.len().min(rows * vocab));
+        (LogitRows::new(first, vocab), LogitRows::new(others, vocab))
+    }
+
     /// The next `rows` rows, or as many as there are.
     fn take(&mut self, rows: usize) -> std::slice::ChunksExact<'a, f32> {
         let (own, left) = self.left.split_at((rows * self.vocab).min(self.left.len()));

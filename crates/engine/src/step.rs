@@ -275,8 +275,7 @@ impl<F: Forward> EngineCore<F> {
         let Layout { proposed, decode_rows, decode_logits } =
             lay_out(&scheduler.running, tokens, want, &mut sequences);
         let vocab = forward.vocab();
-        // Keys and values that were written are written again; a recurrent state would be changed twice.
-        let may_stop = scheduler.plans_batch_work_only() && proposed == 0 && forward.states() == 0;
+        let may_stop = proposed == 0 && may_be_repeated(forward, scheduler, speculator);
         let stop = || may_stop && turn.is_wanted();
         let rows = Rows { tokens, sequences: &sequences, want, decode_rows };
         let result = forward.forward_unless(&rows, &stop);
@@ -289,10 +288,7 @@ impl<F: Forward> EngineCore<F> {
         if only_decodes && result.is_ok() {
             speculator.measured(tokens.len(), proposed, now.saturating_sub(began));
         }
-        let mut logits = result.map(|all| {
-            let (decode, prefill) = all.split_at(all.len().min(decode_logits * vocab));
-            (LogitRows::new(decode, vocab), LogitRows::new(prefill, vocab))
-        });
+        let mut logits = result.map(|all| LogitRows::split(all, decode_logits, vocab));
         let mut decoded = 0;
         scheduler.running.retain_mut(|running| {
             if running.rows == 0 {
@@ -345,6 +341,16 @@ impl<F: Forward> EngineCore<F> {
         counters.kv_blocks_cached.store(scheduler.pool().cached(), Relaxed);
         counters.state_snapshots.store(scheduler.pool().snapshots(), Relaxed);
     }
+}
+
+/// Whether the planned step, all of batch work, may be given up and computed again later. Keys and values that were
+/// written are written again; a recurrent state would be changed twice, and a draft model be ahead of the text.
+fn may_be_repeated<F: Forward>(
+    forward: &F,
+    scheduler: &Scheduler<Sequence>,
+    speculator: &Speculator,
+) -> bool {
+    scheduler.plans_batch_work_only() && !speculator.has_draft() && forward.states() == 0
 }
 
 /// Makes recurrent states what they have to be before the planned rows.

@@ -79,6 +79,11 @@ impl Speculator {
         }
     }
 
+    /// Whether a draft model proposes tokens.
+    pub(crate) fn has_draft(&self) -> bool {
+        self.drafter.is_some()
+    }
+
     #[cfg(test)]
     pub(crate) fn draft_blocks_and_states_used(&self) -> (usize, usize) {
         self.drafter.as_ref().map_or((0, 0), Drafter::blocks_and_states_used)

@@ -6,7 +6,7 @@ use super::codes::Codes;
 use super::scales::Scales;
 
 /// A layout of blocks: `weight = scale · (code − ZERO_POINT) + bias`. Formats of one layout share their micro-kernels; what
-/// their codes mean is the [`Grid`], which is read at run time.
+/// their codes mean is the [`Grid`](super::Grid), which is read at run time.
 pub(crate) trait BlockLayout: 'static {
     /// The layout of codes.
     type Codes: Codes;
@@ -16,7 +16,7 @@ pub(crate) trait BlockLayout: 'static {
     const WEIGHTS: usize;
     /// The zero point: the code that means zero. Table look-ups yield the value plus 128.
     const ZERO_POINT: i32;
-    /// Whether scales are multiplied by [`Grid::unit`]: one factor of f16 for the scales of a whole block.
+    /// Whether scales are multiplied by [`Grid::unit`](super::Grid::unit): one factor of f16 for the scales of a whole block.
     const HAS_UNIT: bool =
         Self::Codes::TABLE_LOOKUP && Self::Scales::HEAD_BYTES > 0 && Self::Scales::SUB_BYTES > 0;
 }
@@ -31,27 +31,4 @@ impl<C: Codes, S: Scales, const WEIGHTS: usize, const ZERO_POINT: i32> BlockLayo
     type Scales = S;
     const WEIGHTS: usize = WEIGHTS;
     const ZERO_POINT: i32 = ZERO_POINT;
-}
-
-/// What the codes of a format mean where the layout does not say it.
-#[derive(Clone, Copy)]
-pub(crate) struct Grid {
-    /// The values that indices stand for, each plus 128, where codes are indices.
-    pub(crate) values: [u8; 16],
-    /// A factor of all scales, where the layout [has one](BlockLayout::HAS_UNIT). Not in the stored f16, which might be
-    /// too small a number for it.
-    pub(crate) unit: f32,
-}
-
-impl Grid {
-    /// The grid of `values`, with scales in units of `unit`.
-    pub(super) const fn new(values: &[i8; 16], unit: f32) -> Grid {
-        let mut biased = [0; 16];
-        let mut i = 0;
-        while i < 16 {
-            biased[i] = values[i].cast_unsigned() ^ 0x80;
-            i += 1;
-        }
-        Grid { values: biased, unit }
-    }
 }

@@ -3,7 +3,7 @@
 //! A *quad* is four consecutive `k` of one row. A byte vector has, for each lane, the four bytes of one quad; quads
 //! are numbered 0 to 7 within a sub-block. `put` writes one lane's codes, `quad` reads those of all lanes.
 
-use super::blocks::Grid;
+use super::grid::Grid;
 use super::raw::SUB;
 use cpu::simd::Simd;
 

@@ -16,6 +16,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod codes;
+mod grid;
 pub(crate) mod scales;
 
 mod iq1_m;
@@ -43,7 +44,8 @@ mod raw;
 mod tq1_0;
 mod tq2_0;
 
-pub(crate) use blocks::{BlockLayout, Grid};
+pub(crate) use blocks::BlockLayout;
+pub(crate) use grid::Grid;
 pub(crate) use iq1_m::Iq1M;
 pub(crate) use iq1_s::Iq1S;
 pub(crate) use iq2_s::Iq2S;
