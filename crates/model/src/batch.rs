@@ -16,7 +16,7 @@ pub struct Batch<'a> {
     /// Rows whose logits are wanted, strictly ascending.
     pub want: &'a [usize],
     /// The first `decode_rows` rows are decode rows, the others prefill rows. The two kinds compute differently only if
-    /// [`Model::prefill_numerics_differ`].
+    /// [`Model::prefill_numerics_differ`](crate::Model::prefill_numerics_differ).
     pub decode_rows: usize,
 }
 
