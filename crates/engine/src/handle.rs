@@ -12,7 +12,7 @@ use crate::inbox::Inbox;
 use crate::params::{MAX_LOGPROBS, invalid};
 use crate::sequence::Sequence;
 use crate::stats::Counters;
-use crate::{Limits, MemoryBudget, MemoryUse, Outbox, Priority, Refused, Request, Speed, Stats, Vocabulary};
+use crate::{Limits, MemoryBudget, MemoryUse, Outbox, Refused, Request, Speed, Stats, Vocabulary};
 
 /// Upper bound of the number of stop strings, and of the bytes of one.
 pub const MAX_STOPS: usize = 64;
@@ -131,7 +131,7 @@ impl Handle {
             return Err(Refused::Busy { waiting, waiting_tokens });
         }
         counters.enters_queue(prompt);
-        let awaited = sequence.caller.priority < Priority::Batch;
+        let awaited = sequence.caller.priority.is_awaited();
         inbox.arrived.push_back(sequence);
         drop(inbox);
         match awaited {

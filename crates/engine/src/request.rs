@@ -81,6 +81,11 @@ impl Priority {
         }
     }
 
+    /// Whether somebody waits for the answer: all but batch work.
+    pub(crate) fn is_awaited(self) -> bool {
+        self < Priority::Batch
+    }
+
     /// Seconds of other prefill work that may come first.
     pub(crate) fn prefill_delay(self) -> f32 {
         match self {

@@ -15,6 +15,10 @@ pub(crate) trait SchedulerSequence {
     fn tokens(&self) -> &[u32];
     /// The client and priority that the sequence is computed for.
     fn caller(&self) -> Caller;
+    /// Whether somebody waits for the answer.
+    fn is_awaited(&self) -> bool {
+        self.caller().priority.is_awaited()
+    }
     /// The sequence's rank in the queue.
     fn rank(&self) -> QueueRank;
     /// Salt of the prefix cache: only blocks of the same salt are shared.

@@ -98,10 +98,7 @@ impl<S: SchedulerSequence> Scheduler<S> {
     /// Sets `rows` of every running sequence for the next step and allocates their blocks. `foreign_stall` is the
     /// longest stall of other engines' streams on the device; none without such streams.
     pub(crate) fn plan(&mut self, now: Duration, foreign_stall: Option<Duration>) -> Plan {
-        let is_awaited = |sequence: &S| sequence.caller().priority < Priority::Batch;
-        let awaited =
-            self.running.iter().any(|r| is_awaited(&r.sequence)) || self.waiting.iter().any(is_awaited);
-        self.rest.begin_step(awaited);
+        self.rest.begin_step(self.has_awaited());
         let mut plan = self.plan_rows(now, foreign_stall);
         if plan.rows == 0 && self.rest.end() {
             let preempted = plan.preempted;
@@ -133,8 +130,7 @@ impl<S: SchedulerSequence> Scheduler<S> {
 
     /// Whether all rows of the planned step are of batch work.
     pub(crate) fn plans_batch_work_only(&self) -> bool {
-        let planned = self.running.iter().filter(|r| r.rows > 0);
-        planned.map(|r| r.sequence.caller().priority).all(|priority| priority == Priority::Batch)
+        !self.running.iter().any(|r| r.rows > 0 && r.sequence.is_awaited())
     }
 
     /// The work of the planned step.
@@ -214,16 +210,18 @@ impl<S: SchedulerSequence> Scheduler<S> {
 
     /// Urgency of the most urgent work.
     pub(crate) fn urgency(&self) -> Urgency {
-        let awaited = |sequence: &S| sequence.caller().priority < Priority::Batch;
-        let mut running = self.running.iter().filter(|r| awaited(&r.sequence)).peekable();
-        let reads = running.peek().is_some() || self.waiting.iter().any(awaited);
-        if running.any(|r| !r.is_prefill()) {
+        if self.running.iter().any(|r| r.sequence.is_awaited() && !r.is_prefill()) {
             Urgency::Decode
-        } else if reads {
+        } else if self.has_awaited() {
             Urgency::Prompt
         } else {
             Urgency::Batch
         }
+    }
+
+    /// Whether there is work that somebody waits for.
+    fn has_awaited(&self) -> bool {
+        self.running.iter().any(|r| r.sequence.is_awaited()) || self.waiting.iter().any(S::is_awaited)
     }
 
     /// Tells how fast steps are.
@@ -263,13 +261,12 @@ impl<S: SchedulerSequence> Scheduler<S> {
 
     /// Preempts batch work for a more urgent request if no slot is free; at most once a sequence, so that each ends.
     fn make_place(&mut self, preempted: &mut usize, now: Duration) {
-        let yields =
-            |r: &Running<S>| r.sequence.caller().priority == Priority::Batch && !r.sequence.rank().resumes;
-        if self.running.len() == self.bounds.max_running && self.running.last().is_some_and(yields) {
-            let next = self.next(now).map(|at| self.waiting[at].caller().priority);
-            if next.is_some_and(|priority| priority < Priority::Batch) {
-                self.preempt_last(preempted);
-            }
+        let yields = |r: &Running<S>| !r.sequence.is_awaited() && !r.sequence.rank().resumes;
+        if self.running.len() == self.bounds.max_running
+            && self.running.last().is_some_and(yields)
+            && self.next(now).is_some_and(|at| self.waiting[at].is_awaited())
+        {
+            self.preempt_last(preempted);
         }
     }
 
@@ -283,14 +280,14 @@ impl<S: SchedulerSequence> Scheduler<S> {
 
     /// Whether the sequence gets no rows in this step, as it is batch work that rests.
     fn rests(&self, sequence: &S) -> bool {
-        self.rest.is_on() && sequence.caller().priority == Priority::Batch
+        self.rest.is_on() && !sequence.is_awaited()
     }
 
     /// Starts waiting sequences while there are rows, slots and blocks for all of their tokens. If there are rows but
     /// none of the others for work that somebody waits for, batch work has to end first.
     fn admit(&mut self, budget: StepBudget, now: Duration) {
         let left = self.admit_all(budget, now);
-        let awaited = self.waiting.iter().any(|sequence| sequence.caller().priority < Priority::Batch);
+        let awaited = self.waiting.iter().any(S::is_awaited);
         self.rest.set_crowded(awaited && left.rows > 0);
     }
 

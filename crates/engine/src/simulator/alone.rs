@@ -74,75 +74,42 @@ fn a_hundred_thousand_requests() {
     }
 }
 
-/// An engine whose steps take a millisecond a row, one place, and requests that come without end.
-#[test]
-fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
-    let clock = Arc::new(Mutex::new(Duration::ZERO));
-    let bounds = StepBounds {
-        max_running: 1,
-        prefill_chunk: 16,
-        max_stall: Duration::from_millis(10),
-        speculation: Speculation::OFF,
-        prompt_logits: 1,
-        snapshots: SnapshotSpacing { every: 512, least: 64 },
-    };
-    let forward =
-        timed(FakeModel::new(VOCAB, CONTEXT, 48, 4), bounds, (MILLISECOND, MILLISECOND), clock.clone());
-    let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
-    let counters = Arc::new(Counters::default());
-    let (wait, watch) = (Duration::from_secs(3600), Box::new(Unwatched));
-    let mut core =
-        EngineCore::new(forward, vocabulary.clone(), bounds, wait, counters.clone(), watch, None, true);
-    let now = || *clock.lock().unwrap();
-    let submit = |core: &mut EngineCore<_>, priority, seed| {
-        let request = Request {
-            prompt: (0..8).map(|i| 1 + ((seed + i) % 30) as u32).collect(),
-            max_tokens: Some(8),
-            ignore_end: true,
-            caller: Caller { priority, client: 0 },
-            ..Request::default()
-        };
-        let seen = Arc::new(Mutex::new(Seen::default()));
-        counters.enters_queue(request.prompt.len());
-        let outbox = Box::new(Reader(seen.clone()));
-        core.accept(Sequence::new(request, seed, CONTEXT, &vocabulary, outbox, now()));
-        seen
-    };
-    let batch = submit(&mut core, Priority::Batch, 0);
-    core.step(&now, &mut Undivided::default());
-    let mut flood = Vec::new();
-    while batch.lock().unwrap().end.is_none() {
-        while flood.iter().filter(|s: &&Arc<Mutex<Seen>>| s.lock().unwrap().end.is_none()).count() < 3 {
-            flood.push(submit(&mut core, Priority::Interactive, flood.len() as u64));
-        }
-        core.step(&now, &mut Undivided::default());
-        assert!(flood.len() < 100, "batch work starves");
-    }
-    assert_eq!(counters.snapshot(48, 4, 0, CONTEXT, now()).preemptions, 1);
-    assert!(flood.len() > 3, "what is urgent came first: {}", flood.len());
+/// An engine of a small model, whose steps take a millisecond, and one more a row.
+struct Lone {
+    core: EngineCore<Box<dyn Forward>>,
+    clock: Arc<Mutex<Duration>>,
+    counters: Arc<Counters>,
+    vocabulary: Arc<dyn Vocabulary>,
+    blocks: usize,
 }
 
-/// Batch work beside an answer that somebody waits for: it rests, but for a step now and then, and ends at last.
-#[test]
-fn batch_work_rests_beside_an_answer() {
-    let clock = Arc::new(Mutex::new(Duration::ZERO));
-    let bounds = StepBounds {
-        max_running: 4,
-        prefill_chunk: 16,
-        max_stall: Duration::from_millis(100),
-        speculation: Speculation::OFF,
-        prompt_logits: 1,
-        snapshots: SnapshotSpacing { every: 512, least: 64 },
-    };
-    let model = FakeModel::new(VOCAB, CONTEXT, 96, 4);
-    let forward = timed(model, bounds, (MILLISECOND, MILLISECOND), clock.clone());
-    let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
-    let counters = Arc::new(Counters::default());
-    let (wait, watch) = (Duration::from_secs(3600), Box::new(Unwatched));
-    let mut core =
-        EngineCore::new(forward, vocabulary.clone(), bounds, wait, counters.clone(), watch, None, true);
-    let now = || *clock.lock().unwrap();
-    let submit = |core: &mut EngineCore<_>, priority, seed, tokens| {
+impl Lone {
+    fn new(max_running: usize, max_stall: Duration, blocks: usize) -> Lone {
+        let (clock, counters) = (Arc::new(Mutex::new(Duration::ZERO)), Arc::new(Counters::default()));
+        let bounds = StepBounds {
+            max_running,
+            prefill_chunk: 16,
+            max_stall,
+            speculation: Speculation::OFF,
+            prompt_logits: 1,
+            snapshots: SnapshotSpacing { every: 512, least: 64 },
+        };
+        let model = FakeModel::new(VOCAB, CONTEXT, blocks, 4);
+        let forward: Box<dyn Forward> =
+            Box::new(timed(model, bounds, (MILLISECOND, MILLISECOND), clock.clone()));
+        let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
+        let (wait, watch) = (Duration::from_secs(3600), Box::new(Unwatched));
+        let core =
+            EngineCore::new(forward, vocabulary.clone(), bounds, wait, counters.clone(), watch, None, true);
+        Lone { core, clock, counters, vocabulary, blocks }
+    }
+
+    fn now(&self) -> Duration {
+        *self.clock.lock().unwrap()
+    }
+
+    /// Submits a prompt of eight tokens, for so many more.
+    fn submit(&mut self, priority: Priority, seed: u64, tokens: usize) -> Arc<Mutex<Seen>> {
         let request = Request {
             prompt: (0..8).map(|i| 1 + ((seed + i) % 30) as u32).collect(),
             max_tokens: Some(tokens),
@@ -151,39 +118,67 @@ fn batch_work_rests_beside_an_answer() {
             ..Request::default()
         };
         let seen = Arc::new(Mutex::new(Seen::default()));
-        counters.enters_queue(request.prompt.len());
-        core.accept(Sequence::new(
-            request,
-            seed,
-            CONTEXT,
-            &vocabulary,
-            Box::new(Reader(seen.clone())),
-            now(),
-        ));
+        self.counters.enters_queue(request.prompt.len());
+        let (outbox, now) = (Box::new(Reader(seen.clone())), self.now());
+        self.core.accept(Sequence::new(request, seed, CONTEXT, &self.vocabulary, outbox, now));
         seen
-    };
-    let written = |seen: &Arc<Mutex<Seen>>| seen.lock().unwrap().tokens.len();
-    let batch: Vec<_> = (0..3).map(|seed| submit(&mut core, Priority::Batch, seed, 40)).collect();
-    for _ in 0..4 {
-        core.step(&now, &mut Undivided::default());
     }
-    let before: usize = batch.iter().map(written).sum();
+
+    fn step(&mut self, turn: &mut Undivided) {
+        let clock = self.clock.clone();
+        self.core.step(&|| *clock.lock().unwrap(), turn);
+    }
+
+    fn stats(&self) -> Stats {
+        self.counters.snapshot(self.blocks, 4, 0, CONTEXT, self.now())
+    }
+}
+
+/// One place, and requests that come without end.
+#[test]
+fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
+    let mut engine = Lone::new(1, Duration::from_millis(10), 48);
+    let batch = engine.submit(Priority::Batch, 0, 8);
+    engine.step(&mut Undivided::default());
+    let mut flood = Vec::new();
+    while batch.lock().unwrap().end.is_none() {
+        while flood.iter().filter(|s: &&Arc<Mutex<Seen>>| s.lock().unwrap().end.is_none()).count() < 3 {
+            flood.push(engine.submit(Priority::Interactive, flood.len() as u64, 8));
+        }
+        engine.step(&mut Undivided::default());
+        assert!(flood.len() < 100, "batch work starves");
+    }
+    assert_eq!(engine.stats().preemptions, 1);
+    assert!(flood.len() > 3, "what is urgent came first: {}", flood.len());
+}
+
+/// Batch work beside an answer that somebody waits for: it rests, but for a step now and then, and ends at last.
+#[test]
+fn batch_work_rests_beside_an_answer() {
+    let mut engine = Lone::new(4, Duration::from_millis(100), 96);
+    let written = |seen: &Arc<Mutex<Seen>>| seen.lock().unwrap().tokens.len();
+    let batch: Vec<_> = (0..3).map(|seed| engine.submit(Priority::Batch, seed, 40)).collect();
+    let all_written = || batch.iter().map(written).sum::<usize>();
+    for _ in 0..4 {
+        engine.step(&mut Undivided::default());
+    }
+    let before = all_written();
     // A step of batch work is given up for it, and the next one is all its own.
-    core.step(&now, &mut Undivided { wanted: true });
-    assert_eq!(batch.iter().map(written).sum::<usize>(), before);
-    let chat = submit(&mut core, Priority::Interactive, 7, 70);
+    engine.step(&mut Undivided { wanted: true });
+    assert_eq!(all_written(), before);
+    let chat = engine.submit(Priority::Interactive, 7, 70);
     let (mut alone, mut shared) = (0, 0);
     while chat.lock().unwrap().end.is_none() {
-        let (began, had) = (now(), batch.iter().map(written).sum::<usize>());
-        core.step(&now, &mut Undivided::default());
-        let took_part = batch.iter().map(written).sum::<usize>() > had;
+        let (began, had) = (engine.now(), all_written());
+        engine.step(&mut Undivided::default());
+        let took_part = all_written() > had;
         let first = written(&chat) <= 1;
-        assert!(took_part || first || now() - began == 2 * MILLISECOND, "a row beside the chat's");
+        assert!(took_part || first || engine.now() - began == 2 * MILLISECOND, "a row beside the chat's");
         (alone, shared) = (alone + usize::from(!took_part), shared + usize::from(took_part));
     }
     assert!(shared > 0 && alone >= 32 * shared, "{alone} steps alone, {shared} shared");
-    while !core.is_idle() {
-        core.step(&now, &mut Undivided::default());
+    while !engine.core.is_idle() {
+        engine.step(&mut Undivided::default());
     }
     assert!(batch.iter().all(|seen| written(seen) == 40));
 }
