@@ -317,8 +317,8 @@ impl Draft {
 
     /// What it takes beside a model with room for `tokens` tokens.
     fn need(&self, tokens: usize, kv_dtype: KvDtype, limits: &engine::Limits) -> MemoryNeed {
-        let need =
-            self.spec.memory(self.weight_bytes, tokens, kv_dtype, limits.max_rows(), limits.max_running);
+        let (rows, sequences) = (limits.max_rows(), limits.max_sequences());
+        let need = self.spec.memory(self.weight_bytes, tokens, kv_dtype, rows, sequences);
         MemoryNeed { kv: need.kv + states::of_draft(&self.spec, limits), ..need }
     }
 

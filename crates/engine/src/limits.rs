@@ -9,7 +9,7 @@ use crate::recurrent::SnapshotSpacing;
 /// Limits of an engine, which bound all of its memory.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Most requests computed at once.
+    /// Most running requests, of those that somebody waits for; as many of batch work may rest beside them.
     pub max_running: usize,
     /// Most requests waiting; past it a submission is refused as [`crate::Refused::Busy`].
     pub max_queued: usize,
@@ -108,6 +108,11 @@ impl Limits {
         self.bounds().max_rows()
     }
 
+    /// Most running requests: `max_running`, and as many of batch work that rests or ends beside them.
+    pub fn max_sequences(&self) -> usize {
+        self.bounds().max_sequences()
+    }
+
     /// Most rows of one step whose logits are computed.
     pub fn max_logit_rows(&self) -> usize {
         self.bounds().max_logit_rows()
@@ -160,6 +165,7 @@ const SNAPSHOT_SPACING: SnapshotSpacing = SnapshotSpacing { every: 512, least: 6
 /// How much fits in a step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepBounds {
+    /// Most running sequences that somebody waits for; most running ones when batch work starts.
     pub(crate) max_running: usize,
     /// Most prefill rows in a step without decode rows.
     pub(crate) prefill_chunk: usize,
@@ -179,15 +185,22 @@ impl StepBounds {
         if states == 0 { self } else { StepBounds { max_running: self.max_running.min(states), ..self } }
     }
 
+    /// Most running sequences: those that somebody waits for, and batch work that started before them.
+    pub(crate) fn max_sequences(&self) -> usize {
+        self.max_running.saturating_mul(2)
+    }
+
     /// Most rows a step can have.
     pub(crate) fn max_rows(&self) -> usize {
-        // Steps with prefill rows have no proposals.
-        self.prefill_chunk.max(self.speculation.max_rows()) + self.max_running
+        // Steps with prefill rows have no proposals. Few steps have rows of more than `max_running` sequences, which share
+        // the room for prompts.
+        let beside = self.prefill_chunk.max(self.speculation.max_rows() + self.max_running);
+        self.max_running + beside
     }
 
     /// Most rows of a step with logits.
     pub(crate) fn max_logit_rows(&self) -> usize {
         // Steps with proposals have no rows for a prompt's log-probabilities.
-        self.max_running + self.speculation.max_rows().max(self.prompt_logits)
+        self.max_sequences() + self.speculation.max_rows().max(self.prompt_logits)
     }
 }

@@ -55,7 +55,7 @@ impl ModelRunner {
         let shape = model.spec.kv_shape(self.kv.shape().blocks, self.kv.shape().dtype);
         let states = model.spec.state_shape(limits.max_running.saturating_mul(2));
         let context = self.context.min(model.spec.context);
-        ModelRunner::with_shape(model, device, owner, limits, shape, states, context, limits.max_running)
+        ModelRunner::with_shape(model, device, owner, limits, shape, states, context, limits.max_sequences())
     }
 
     fn with_shape(

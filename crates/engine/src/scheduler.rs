@@ -14,7 +14,8 @@
 //! are of use as far as a snapshot of the state is known, so its rows end where a snapshot is wanted: where a prompt ends,
 //! where texts part, at intervals.
 //!
-//! Batch work rests while somebody waits for other work ([`Rest`]).
+//! Batch work rests while somebody waits for other work ([`Rest`]). What rests leaves its slot to others: up to
+//! `max_running` more sequences start beside it, and if they find no memory, it is preempted.
 //!
 //! A prompt with log-probabilities is prefilled in chunks of at most [`crate::limits::PROMPT_LOGIT_ROWS`] rows, as each
 //! row has logits. Cached blocks of such a prompt are not used before its logits were computed.
@@ -65,14 +66,22 @@ pub(crate) struct Plan {
 /// Most waiting sequences whose texts are compared with that of one which starts.
 const MAX_COMPARED: usize = 16;
 
-/// All recurrent states are in use, or about to be.
-struct NoState;
+/// All KV blocks or recurrent states are in use, or about to be.
+struct NoMemory;
+
+/// What a waiting sequence needs in order to run.
+struct Reserved {
+    table: BlockTable,
+    /// Tokens whose keys and values were found in the prefix cache.
+    computed: usize,
+    state: Option<LiveState>,
+}
 
 impl<S: SchedulerSequence> Scheduler<S> {
     pub(crate) fn new(pool: BlockPool, bounds: StepBounds) -> Scheduler<S> {
         Scheduler {
             waiting: VecDeque::new(),
-            running: Vec::with_capacity(bounds.max_running),
+            running: Vec::with_capacity(bounds.max_sequences()),
             shares: FairShares::default(),
             pace: Pace::new(bounds.max_rows(), bounds.max_stall),
             rules: SnapshotRules { spacing: bounds.snapshots, block_tokens: pool.block_tokens() },
@@ -114,11 +123,10 @@ impl<S: SchedulerSequence> Scheduler<S> {
             running.rows = 0;
         }
         let mut plan = Plan::default();
-        self.make_place(&mut plan.preempted, now);
         plan.decoding = self.plan_decode(&mut plan.preempted);
         plan.decode_rows = self.rows();
         let budget = self.plan_prefill(plan.decode_rows, now, foreign_stall);
-        self.admit(budget, now);
+        self.admit(budget, now, &mut plan.preempted);
         plan.rows = self.rows();
         plan
     }
@@ -259,22 +267,23 @@ impl<S: SchedulerSequence> Scheduler<S> {
         }
     }
 
-    /// Preempts batch work for a more urgent request if no slot is free; at most once a sequence, so that each ends.
-    fn make_place(&mut self, preempted: &mut usize, now: Duration) {
-        let yields = |r: &Running<S>| !r.sequence.is_awaited() && !r.sequence.rank().resumes;
-        if self.running.len() == self.bounds.max_running
-            && self.running.last().is_some_and(yields)
-            && self.next(now).is_some_and(|at| self.waiting[at].is_awaited())
-        {
+    /// Preempts the last sequence in favour of one that somebody waits for, if it is batch work that rests. False if it is
+    /// not, or was preempted before: so each ends at last.
+    fn yield_last(&mut self, preempted: &mut usize) -> bool {
+        let yields = |r: &Running<S>| self.rests(&r.sequence) && !r.sequence.rank().resumes;
+        let yields = self.running.last().is_some_and(yields);
+        if yields {
             self.preempt_last(preempted);
         }
+        yields
     }
 
     /// Index of the waiting sequence that comes next.
     fn next(&mut self, now: Duration) -> Option<usize> {
         let (pace, chunk) = (&self.pace, self.bounds.prefill_chunk);
         let seconds = |tokens| pace.prefill_seconds(tokens, chunk).unwrap_or(0.0);
-        let least = if self.rest.is_on() { Priority::Default } else { Priority::Batch };
+        let full = self.running.len() >= self.bounds.max_running;
+        let least = if full || self.rest.is_on() { Priority::Default } else { Priority::Batch };
         self.shares.next(&self.waiting, SchedulerSequence::rank, least, now, seconds)
     }
 
@@ -283,46 +292,56 @@ impl<S: SchedulerSequence> Scheduler<S> {
         self.rest.is_on() && !sequence.is_awaited()
     }
 
-    /// Starts waiting sequences while there are rows, slots and blocks for all of their tokens. If there are rows but
-    /// none of the others for work that somebody waits for, batch work has to end first.
-    fn admit(&mut self, budget: StepBudget, now: Duration) {
-        let left = self.admit_all(budget, now);
-        let awaited = self.waiting.iter().any(S::is_awaited);
-        self.rest.set_crowded(awaited && left.rows > 0);
-    }
-
-    /// As [`Scheduler::admit`]; returns what is left of the budget. Reserves one more block for each running sequence, so
-    /// that new ones do not take the last blocks.
-    fn admit_all(&mut self, mut budget: StepBudget, now: Duration) -> StepBudget {
-        while budget.rows > 0 && self.running.len() < self.bounds.max_running {
-            let Some(at) = self.next(now) else { return budget };
-            let next = &self.waiting[at];
-            let (tokens, rank) = (next.tokens(), next.rank());
-            let mut table = self.pool.table();
-            let found = table.reuse(next.reusable(), 0, next.salt());
-            let needed = self.pool.needed(tokens.len() + 1) - table.blocks().len();
-            let reserve = self.running.len();
-            if !self.running.is_empty() && needed + reserve > self.pool.free() {
-                return budget;
+    /// Starts waiting sequences while there are rows, slots and memory. If there are rows but no memory for work that
+    /// somebody waits for, not even what resting batch work leaves, batch work has to end first.
+    fn admit(&mut self, mut budget: StepBudget, now: Duration, preempted: &mut usize) {
+        let mut crowded = false;
+        while budget.rows > 0 && self.awaited_running() < self.bounds.max_running {
+            let Some(at) = self.next(now) else { break };
+            match self.reserve(at) {
+                Ok(reserved) => self.start(at, reserved, &mut budget),
+                Err(NoMemory) if self.waiting[at].is_awaited() && self.yield_last(preempted) => {}
+                Err(NoMemory) => {
+                    crowded = self.waiting.iter().any(S::is_awaited);
+                    break;
+                }
             }
-            let (len, computed) = (tokens.len(), found.computed);
-            if table.grow_to(len).is_err() {
-                return budget;
-            }
-            let Ok(state) = self.live_state(&table, found) else { return budget };
-            let Some(mut sequence) = self.waiting.remove(at) else { return budget };
-            self.shares.charge(&rank);
-            sequence.reused(computed);
-            let speculation = SpeculationState::default();
-            let admitted = Running { sequence, table, computed, rows: 0, speculation, state };
-            self.start(admitted, &mut budget);
         }
-        budget
+        self.rest.set_crowded(crowded);
     }
 
-    /// Plans the first rows of an admitted sequence, unless another computes in this step what it needs, and puts it
+    /// Running sequences that somebody waits for.
+    fn awaited_running(&self) -> usize {
+        self.running.iter().filter(|r| r.sequence.is_awaited()).count()
+    }
+
+    /// Blocks for all tokens of a waiting sequence, and a state if it needs one. Leaves one more block for each running
+    /// sequence, so that new ones do not take the last blocks.
+    fn reserve(&self, at: usize) -> Result<Reserved, NoMemory> {
+        let next = &self.waiting[at];
+        let tokens = next.tokens().len();
+        let mut table = self.pool.table();
+        let found = table.reuse(next.reusable(), 0, next.salt());
+        let needed = self.pool.needed(tokens + 1) - table.blocks().len();
+        let kept = self.running.len();
+        if !self.running.is_empty() && needed + kept > self.pool.free() {
+            return Err(NoMemory);
+        }
+        let computed = found.computed;
+        table.grow_to(tokens).map_err(|_| NoMemory)?;
+        let state = self.live_state(&table, found)?;
+        Ok(Reserved { table, computed, state })
+    }
+
+    /// Starts a waiting sequence: plans its first rows, unless another computes in this step what it needs, and puts it
     /// into its place.
-    fn start(&mut self, mut admitted: Running<S>, budget: &mut StepBudget) {
+    fn start(&mut self, at: usize, reserved: Reserved, budget: &mut StepBudget) {
+        let Some(mut sequence) = self.waiting.remove(at) else { return };
+        self.shares.charge(&sequence.rank());
+        let Reserved { table, computed, state } = reserved;
+        sequence.reused(computed);
+        let speculation = SpeculationState::default();
+        let mut admitted = Running { sequence, table, computed, rows: 0, speculation, state };
         let block_tokens = self.pool.block_tokens();
         if admitted.state.is_some() {
             for other in self.running.iter_mut().filter(|other| other.is_prefill()) {
@@ -342,7 +361,7 @@ impl<S: SchedulerSequence> Scheduler<S> {
     }
 
     /// A recurrent state for a sequence with these blocks, if the model has such states.
-    fn live_state(&self, table: &BlockTable, mut found: Reuse) -> Result<Option<LiveState>, NoState> {
+    fn live_state(&self, table: &BlockTable, mut found: Reuse) -> Result<Option<LiveState>, NoMemory> {
         if self.pool.states() == 0 {
             return Ok(None);
         }
@@ -355,7 +374,7 @@ impl<S: SchedulerSequence> Scheduler<S> {
         // The only state that can be had may be the snapshot itself.
         let computed = found.computed;
         found.state = None;
-        let slot = table.take_snapshot(computed).filter(|slot| !slot.is_shared()).ok_or(NoState)?;
+        let slot = table.take_snapshot(computed).filter(|slot| !slot.is_shared()).ok_or(NoMemory)?;
         Ok(Some(LiveState::taken_over(slot, computed, rules)))
     }
 }

@@ -129,6 +129,8 @@ struct DeltaNetShape {
 #[serde(untagged)]
 enum KeyValue {
     Flag(bool),
+    /// A whole number without a point, which others read only as an integer.
+    Integer(u32),
     Number(f32),
     Text(String),
     List(Vec<i32>),
@@ -477,6 +479,12 @@ mod tests {
         assert_eq!(mixture["blk.23.ffn_down_exps.weight"], [32, 2880, 2880]);
         assert!(mixture.contains_key("blk.0.post_attention_norm.weight"));
         assert!(!mixture.keys().any(|name| name.contains("ffn_gate.0")));
+    }
+
+    #[test]
+    fn keys_are_whole_numbers_where_they_have_no_point() {
+        let keys = parse("gemma4-e4b:q8_0").unwrap().0.metadata(&RECIPES[0]);
+        assert_eq!(keys.get("gemma4.attention.key_length_swa"), Some(&weights::gguf::Value::U32(256)));
     }
 
     #[test]

@@ -29,7 +29,8 @@ const SHOWN_LINES: usize = 15;
 struct Count {
     run: usize,
     skipped: usize,
-    failed: usize,
+    /// Page and line of each that failed.
+    failed: Vec<String>,
 }
 
 /// Runs all pages, or those whose path contains `only`.
@@ -59,16 +60,19 @@ fn followed(program: &Program, python: &Path, only: Option<&str>, folder: &Path)
         let seconds = start.elapsed().as_secs_f64();
         eprintln!(
             "{name}: {} run, {} not run, {} failed, {seconds:.0} s",
-            count.run, count.skipped, count.failed
+            count.run,
+            count.skipped,
+            count.failed.len()
         );
-        sum = Count {
-            run: sum.run + count.run,
-            skipped: sum.skipped + count.skipped,
-            failed: sum.failed + count.failed,
-        };
+        sum.run += count.run;
+        sum.skipped += count.skipped;
+        sum.failed.extend(count.failed);
     }
     eprintln!("code blocks of all pages: {} run, {} not run", sum.run, sum.skipped);
-    if sum.failed == 0 { Ok(()) } else { Err(format!("{} code blocks of the docs fail", sum.failed)) }
+    if sum.failed.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{} code blocks of the docs fail:\n{}", sum.failed.len(), sum.failed.join("\n")))
 }
 
 /// Checks that every block has a known language and that comments before blocks can be parsed.
@@ -132,8 +136,9 @@ impl PageRun<'_> {
         for block in blocks.iter().filter(|block| block.use_ == Use::Run) {
             count.run += 1;
             if let Some(problem) = self.problem(block, &results) {
-                count.failed += 1;
-                eprintln!("{name}:{}: {problem}", block.line);
+                let problem = format!("{name}:{}: {problem}", block.line);
+                eprintln!("{problem}");
+                count.failed.push(problem);
             }
         }
         Ok(count)

@@ -136,10 +136,9 @@ fn memory(
     };
     spec.limit_context(context);
     let limits = engine::Limits::default();
-    let rows = limits.prefill_chunk + limits.max_running;
     let weights = spec.weight_bytes(opened, tier, kernels::Precision::Fast)?;
     let kv = kernels::KvDtype::F16;
-    let need = spec.memory(weights, context, kv, rows, limits.max_running);
+    let need = spec.memory(weights, context, kv, limits.max_rows(), limits.max_logit_rows());
     Ok(Memory {
         context,
         context_of_model,

@@ -41,7 +41,7 @@ fn simulate(seed: u64) -> Outcomes {
         steps += 1;
         assert!(steps < 100_000, "seed {seed}: no end");
         let stats = engine.stats();
-        assert!(stats.running <= engine.bounds.max_running && stats.kv_blocks_used <= engine.blocks);
+        assert!(stats.running <= engine.bounds.max_sequences() && stats.kv_blocks_used <= engine.blocks);
     }
     assert_eq!(engine.stats().idle_time, idle_time, "seed {seed}");
     assert_eq!(engine.stats().waiting_time, Duration::ZERO, "seed {seed}");
@@ -134,10 +134,10 @@ impl Lone {
     }
 }
 
-/// One place, and requests that come without end.
+/// Memory for one at a time, and requests that come without end.
 #[test]
-fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
-    let mut engine = Lone::new(1, Duration::from_millis(10), 48);
+fn batch_work_ends_beside_a_flood_and_is_preempted_once() {
+    let mut engine = Lone::new(1, Duration::from_millis(10), 5);
     let batch = engine.submit(Priority::Batch, 0, 8);
     engine.step(&mut Undivided::default());
     let mut flood = Vec::new();
@@ -150,6 +150,37 @@ fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
     }
     assert_eq!(engine.stats().preemptions, 1);
     assert!(flood.len() > 3, "what is urgent came first: {}", flood.len());
+}
+
+/// Every slot has batch work, some of which was preempted before: a request that somebody waits for starts in the next
+/// step, and so do as many as there are slots.
+#[test]
+fn batch_work_that_rests_holds_no_slot() {
+    let mut engine = Lone::new(4, Duration::from_millis(100), 96);
+    let batch: Vec<_> = (0..6).map(|seed| engine.submit(Priority::Batch, seed, 40)).collect();
+    for round in 0..3 {
+        for _ in 0..4 {
+            engine.step(&mut Undivided::default());
+        }
+        assert_eq!(engine.stats().running, 4);
+        let chats: Vec<_> =
+            (0..4).map(|seed| engine.submit(Priority::Interactive, 10 * round + seed, 12)).collect();
+        let began = engine.now();
+        while chats.iter().any(|seen| seen.lock().unwrap().tokens.is_empty()) {
+            engine.step(&mut Undivided::default());
+        }
+        // Four prompts of eight rows, and the first rows of answers beside them.
+        assert!(engine.now() - began < 60 * MILLISECOND, "round {round}: {:?}", engine.now() - began);
+        assert_eq!(engine.stats().running, 8);
+        while chats.iter().any(|seen| seen.lock().unwrap().end.is_none()) {
+            engine.step(&mut Undivided::default());
+        }
+    }
+    while !engine.core.is_idle() {
+        engine.step(&mut Undivided::default());
+    }
+    assert!(batch.iter().all(|seen| seen.lock().unwrap().tokens.len() == 40));
+    assert_eq!(engine.stats().preemptions, 0, "there was memory for all");
 }
 
 /// Batch work beside an answer that somebody waits for: it rests, but for a step now and then, and ends at last.

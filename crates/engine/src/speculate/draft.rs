@@ -38,24 +38,19 @@ pub(super) struct Drafter {
 }
 
 impl Drafter {
-    /// A drafter for a model of `vocab` tokens.
-    pub(super) fn new(
-        forward: Box<dyn Forward>,
-        vocab: usize,
-        max_running: usize,
-        catch_up: usize,
-    ) -> Drafter {
+    /// A drafter for a model of `vocab` tokens, and at most `sequences` sequences.
+    pub(super) fn new(forward: Box<dyn Forward>, vocab: usize, sequences: usize, catch_up: usize) -> Drafter {
         let pool = BlockPool::new(forward.blocks(), forward.block_tokens());
         Drafter {
             pool,
             states: StateSlots::new(forward.states()),
-            costs: StepCosts::new(max_running),
-            catch_up: catch_up.max(max_running),
+            costs: StepCosts::new(sequences),
+            catch_up: catch_up.max(sequences),
             declined: 0,
             vocab,
             failed: false,
-            tokens: Vec::with_capacity(catch_up.max(max_running)),
-            want: Vec::with_capacity(max_running),
+            tokens: Vec::with_capacity(catch_up.max(sequences)),
+            want: Vec::with_capacity(sequences),
             forward,
         }
     }

@@ -64,13 +64,13 @@ impl Speculator {
             tokens: bounds.speculation.tokens.min(Speculation::MAX_TOKENS),
             ..bounds.speculation
         };
-        let StepBounds { max_running, prefill_chunk, .. } = *bounds;
+        let sequences = bounds.max_sequences();
+        let catch_up = bounds.prefill_chunk.min(CATCH_UP);
         Speculator {
             options,
             vocab,
-            drafter: draft
-                .map(|forward| Drafter::new(forward, vocab, max_running, prefill_chunk.min(CATCH_UP))),
-            costs: StepCosts::new(max_running + options.max_rows()),
+            drafter: draft.map(|forward| Drafter::new(forward, vocab, sequences, catch_up)),
+            costs: StepCosts::new(sequences + options.max_rows()),
             acceptance: AcceptanceStats::default(),
             plain: 0,
             declined: 0,

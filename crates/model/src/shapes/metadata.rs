@@ -23,6 +23,7 @@ impl Shape {
                 match value {
                     KeyValue::Flag(flag) => Value::Bool(*flag),
                     KeyValue::List(numbers) => Value::Array(Array::I32(numbers.clone())),
+                    KeyValue::Integer(number) => Value::U32(*number),
                     KeyValue::Number(number) => Value::F32(*number),
                     KeyValue::Text(text) => Value::String(text.clone()),
                     KeyValue::Runs(runs) => {
