@@ -46,10 +46,12 @@ fn naive(case: &Case, q: &[f32], k: &[f32], v: &[f32], scale: f32) -> Vec<f64> {
                 let s = dot * f64::from(scale);
                 case.cap.map_or(s, |c| f64::from(c) * (s / f64::from(c)).tanh()).exp()
             };
+            let scores: Vec<f64> = (from..=row).map(score).collect();
             let sink = if case.sinks { f64::from(sink(h)).exp() } else { 0.0 };
-            let total: f64 = sink + (from..=row).map(score).sum::<f64>();
+            let total: f64 = sink + scores.iter().sum::<f64>();
             for d in 0..dim {
-                let sum: f64 = (from..=row).map(|t| score(t) * at(v, t, kv_heads, kv, d)).sum();
+                let sum: f64 =
+                    (from..).zip(&scores).map(|(t, score)| score * at(v, t, kv_heads, kv, d)).sum();
                 out[(row * heads + h) * dim + d] = sum / total;
             }
         }
