@@ -6,6 +6,7 @@
 //!
 //! The generated text is meaningless: weights are random, and the vocabulary is bytes and placeholders.
 
+mod key_value;
 mod metadata;
 mod random;
 mod recipe;
@@ -20,6 +21,7 @@ use crate::spec::Spec;
 use crate::tensor_location::Slice;
 use crate::weight_role::WeightRole;
 use cpu::Pool;
+use key_value::KeyValue;
 use random::{Blocks, Random};
 use recipe::MatrixInfo;
 use serde::Deserialize;
@@ -122,22 +124,6 @@ struct DeltaNetShape {
     /// Width of a key and of a value.
     head_dim: usize,
     kernel: usize,
-}
-
-/// The value of a metadata key.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum KeyValue {
-    Flag(bool),
-    /// A whole number without a point, which others read only as an integer.
-    Integer(u32),
-    Number(f32),
-    Text(String),
-    List(Vec<i32>),
-    /// A value for each layer, as runs of `[layers, value]`.
-    Runs(Vec<[u32; 2]>),
-    /// As runs, of floats.
-    FloatRuns(Vec<(usize, f32)>),
 }
 
 /// Llama 3.1's scaling, see [`RopeScaling::Llama3`].

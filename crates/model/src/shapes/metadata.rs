@@ -1,6 +1,6 @@
 //! The metadata that a converter would write for a shape.
 
-use super::{KeyValue, Recipe, Shape, vocabulary};
+use super::{Recipe, Shape, vocabulary};
 use crate::rope::long_mscale;
 use weights::gguf::{Array, Metadata, Value};
 
@@ -18,24 +18,7 @@ impl Shape {
         };
         // First: what is there already is not changed.
         for (key, value) in &self.keys {
-            own(
-                key,
-                match value {
-                    KeyValue::Flag(flag) => Value::Bool(*flag),
-                    KeyValue::List(numbers) => Value::Array(Array::I32(numbers.clone())),
-                    KeyValue::Integer(number) => Value::U32(*number),
-                    KeyValue::Number(number) => Value::F32(*number),
-                    KeyValue::Text(text) => Value::String(text.clone()),
-                    KeyValue::Runs(runs) => {
-                        let layers = runs.iter().flat_map(|&[count, value]| vec![value; count as usize]);
-                        Value::Array(Array::U32(layers.collect()))
-                    }
-                    KeyValue::FloatRuns(runs) => {
-                        let layers = runs.iter().flat_map(|&(count, value)| vec![value; count]);
-                        Value::Array(Array::F32(layers.collect()))
-                    }
-                },
-            );
+            own(key, value.written(self.layers));
         }
         let eps = if self.layer_norm { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
         for (key, size) in [
