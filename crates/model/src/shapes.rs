@@ -75,6 +75,8 @@ pub struct Shape {
     rope_linear: Option<f32>,
     rope_llama3: Option<Llama3>,
     rope_long: Option<Long>,
+    /// Share of the pairs that turn, in layers without a window ("proportional" rope).
+    rope_turned: Option<f32>,
     rope_yarn: Option<Yarn>,
     /// Sliding window, in tokens; the family decides which layers have it.
     window: Option<usize>,
@@ -347,6 +349,11 @@ impl Shape {
             let plain = rope(RopeScaling::None).inv_freq(self.context);
             let divisors = plain.iter().zip(&scaled).map(|(plain, scaled)| plain / scaled).collect();
             return vec![("rope_freqs.weight", divisors)];
+        }
+        if let Some(share) = self.rope_turned {
+            // A divisor so large that the pair stands still, as llama.cpp's converter writes it.
+            let turned = (share * half as f32) as usize;
+            return vec![("rope_freqs.weight", [vec![1.0; turned], vec![1e30; half - turned]].concat())];
         }
         match &self.rope_long {
             Some(long) => vec![
