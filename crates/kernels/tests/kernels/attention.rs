@@ -250,13 +250,15 @@ fn eight_bits_take_half_the_memory() {
 
 #[test]
 fn sequences_in_one_batch_do_not_touch_each_other() {
-    for dtype in KvDtype::ALL {
-        sequences_apart(dtype);
+    for (tier, dtype) in
+        Tier::available().into_iter().flat_map(|tier| KvDtype::ALL.map(|dtype| (tier, dtype)))
+    {
+        sequences_apart(tier, dtype);
     }
 }
 
-fn sequences_apart(dtype: KvDtype) {
-    let c = Compute::new(Tier::best(), Pool::new(2, None).unwrap());
+fn sequences_apart(tier: Tier, dtype: KvDtype) {
+    let c = Compute::new(tier, Pool::new(2, None).unwrap());
     let (heads, dim, lens) = (4, 16, [5usize, 1, 40, 9]);
     let shape = KvShape::alike(1, KvHeads { kv_heads: 2, head_dim: dim }, 8, dtype);
     let mut seed = 1;

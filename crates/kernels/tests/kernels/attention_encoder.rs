@@ -178,8 +178,10 @@ fn causal_rows_do_not_see_keys_that_follow() {
     let case = Case { heads: 2, kv_heads: 2, dim: 16, len: 70, reach: None };
     let inputs = case.inputs();
     let blocks = [2, 0, 1];
-    let c = Compute::new(Tier::best(), Pool::new(1, None).unwrap());
-    for dtype in KvDtype::ALL {
+    for (tier, dtype) in
+        Tier::available().into_iter().flat_map(|tier| KvDtype::ALL.map(|dtype| (tier, dtype)))
+    {
+        let c = Compute::new(tier, Pool::new(1, None).unwrap());
         let pool = pool(&c, &case, &inputs, &blocks, dtype);
         for window in [None, Some(1), Some(20)] {
             let params = AttentionParams { mask: Mask::Causal { window }, ..case.params(None) };
@@ -189,7 +191,7 @@ fn causal_rows_do_not_see_keys_that_follow() {
                 let seq = SeqRows { rows: 0..50, first_position: 0, keys, blocks: &blocks, state: NO_STATE };
                 attention(&c, &pool, params, q, &[seq], out);
             }
-            assert_eq!(out[0], out[1], "{dtype:?} {window:?}");
+            assert_eq!(out[0], out[1], "{tier} {dtype:?} {window:?}");
         }
     }
 }

@@ -5,7 +5,11 @@ use kernels::{Compute, Pairing, RopeTable, rms_norm_in_place, rope};
 
 #[test]
 fn both_pairings_turn_by_the_same_angles_and_keep_the_rest() {
-    let c = Compute::new(Tier::best(), Pool::new(1, None).unwrap());
+    Tier::available().into_iter().for_each(both_pairings);
+}
+
+fn both_pairings(tier: Tier) {
+    let c = Compute::new(tier, Pool::new(1, None).unwrap());
     let mut table = RopeTable::new(3, 2);
     for row in 0..3 {
         table.set_row(row, 10 * row, &[1.0, 0.1], 1.0);
