@@ -84,6 +84,18 @@ pub(crate) struct PerLayerWeights {
     pub(crate) norm: NormWeights,
 }
 
+/// The weights around the layer that predicts the token after the next.
+pub(crate) struct PredictionWeights {
+    /// The norm of the next token's embedding.
+    pub(crate) embedding_norm: NormWeights,
+    /// The norm of the last hidden state.
+    pub(crate) hidden_norm: NormWeights,
+    /// From both, side by side, to the layer's input `[width, 2 * width]`.
+    pub(crate) input: Matrix,
+    /// The norm of the layer's output, before the head.
+    pub(crate) norm: NormWeights,
+}
+
 /// The weights of what mixes the positions of a layer.
 pub(crate) enum MixerWeights {
     None,

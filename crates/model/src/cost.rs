@@ -9,7 +9,8 @@ use kernels::{BLOCK_TOKENS, KvDtype};
 impl Spec {
     /// Multiply-adds of `rows` rows of one sequence, the first at position `first`, of which the last `wanted` get
     /// logits. Of the last layer that writes keys, all but their projections is computed for those only, and of later
-    /// layers all. Norms, rope and activation functions are not counted.
+    /// layers all; so it is of a kept block that predicts further tokens. Norms, rope and activation functions are not
+    /// counted.
     #[must_use]
     pub fn multiply_adds(&self, first: usize, rows: usize, wanted: usize) -> u64 {
         let (width, last) = (self.width as u64, self.last_kept_layer());
@@ -18,7 +19,8 @@ impl Spec {
         let streams = self.alt_up.map_or(0, |alt_up| alt_up.streams as u64);
         // Streams are projected from the embedding, and to the last hidden state.
         let around = streams.saturating_sub(1) * width * width * (rows + wanted) as u64;
-        let mut sum = wanted as u64 * width * self.vocab as u64 + inputs + around;
+        let joined = if self.predicts() { 2 * width * width * rows as u64 } else { 0 };
+        let mut sum = wanted as u64 * width * self.vocab as u64 + inputs + around + joined;
         for (index, layer) in self.layers.iter().enumerate() {
             let full = if index >= last { wanted } else { rows };
             let projected = if index > last { wanted } else { rows } as u64;

@@ -6,7 +6,7 @@
 
 use crate::alt_up;
 use crate::batch::Batch;
-use crate::blocks::{AttentionWeights, Block, FeedWeights, Mamba2Weights, MixerWeights};
+use crate::blocks::{AttentionWeights, Block, FeedWeights, Mamba2Weights, MixerWeights, NormWeights};
 use crate::delta_net::delta_net;
 use crate::error::Error;
 use crate::experts::{self, MixtureInput};
@@ -30,6 +30,13 @@ struct Rows<'a> {
     /// The first `decode` rows are decode rows.
     decode: usize,
     sequences: &'a [SeqRows<'a>],
+}
+
+impl<'a> Rows<'a> {
+    /// All rows of a batch.
+    fn all(batch: &Batch<'a>) -> Rows<'a> {
+        Rows { count: batch.tokens.len(), decode: batch.decode_rows, sequences: batch.sequences }
+    }
 }
 
 impl Model {
@@ -64,8 +71,7 @@ impl Model {
         batch.check(&self.spec, kv, scratch)?;
         self.assign_slots(batch, scratch);
         self.embed(compute, batch, scratch);
-        let (count, last) = (batch.tokens.len(), self.spec.last_kept_layer());
-        let all = Rows { count, decode: batch.decode_rows, sequences: batch.sequences };
+        let (all, last) = (Rows::all(batch), self.spec.last_kept_layer());
         for layer in 0..last {
             if stop() {
                 return Ok(None);
@@ -73,9 +79,32 @@ impl Model {
             self.mix(compute, layer, all, false, kv, scratch);
             self.finish_layer(compute, layer, all, scratch);
         }
-        self.mix(compute, last, all, batch.want.is_empty(), kv, scratch);
-        if batch.want.is_empty() {
+        if self.spec.predicts() {
+            return Ok(Some(self.logits_beside_hidden(compute, batch, scratch)));
+        }
+        if !self.last_layers(compute, last, batch, kv, scratch) {
             return Ok(Some(&[]));
+        }
+        if let Some(projections) = &self.streams {
+            alt_up::merge(compute, &self.spec, projections, batch.want.len(), scratch);
+        }
+        self.last_norm(compute, self.final_norm.as_ref(), batch.want.len(), scratch);
+        Ok(Some(self.head(compute, batch.want.len(), scratch)))
+    }
+
+    /// Computes layer `last`, which is the last one that keeps something of a row, and those after it. Of the wanted rows
+    /// only, which are the first ones then; false if there are none.
+    pub(crate) fn last_layers(
+        &self,
+        compute: &Compute,
+        last: usize,
+        batch: &Batch,
+        kv: &mut KvPool,
+        scratch: &mut Scratch,
+    ) -> bool {
+        self.mix(compute, last, Rows::all(batch), batch.want.is_empty(), kv, scratch);
+        if batch.want.is_empty() {
+            return false;
         }
         // The last keys and values are written, and states advanced: from here on only rows with logits are computed.
         wanted::compact(&self.spec, last, batch.want, scratch);
@@ -89,10 +118,7 @@ impl Model {
             self.finish_layer(compute, layer, rows, scratch);
         }
         scratch.wanted = wanted::emptied(sequences);
-        if let Some(projections) = &self.streams {
-            alt_up::merge(compute, &self.spec, projections, batch.want.len(), scratch);
-        }
-        Ok(Some(self.logits(compute, batch.want.len(), scratch)))
+        true
     }
 
     /// Whether prefill rows have other numerics than decode rows when [`Compute::prompt_tiles`] is set, so that their
@@ -106,7 +132,7 @@ impl Model {
     }
 
     /// Sets each row's rotation by its position, and its slot in the KV cache.
-    fn assign_slots(&self, batch: &Batch, scratch: &mut Scratch) {
+    pub(crate) fn assign_slots(&self, batch: &Batch, scratch: &mut Scratch) {
         for sequence in batch.sequences {
             for (step, row) in sequence.rows.clone().enumerate() {
                 let position = sequence.first_position + step;
@@ -407,15 +433,30 @@ impl Model {
         add_residual(compute, spec, x, out);
     }
 
-    /// The last norm and the output head, for the first `rows` rows.
-    fn logits<'s>(&self, compute: &Compute, rows: usize, scratch: &'s mut Scratch) -> &'s [f32] {
+    /// The last norm of the first `rows` rows.
+    pub(crate) fn last_norm(
+        &self,
+        compute: &Compute,
+        weights: Option<&NormWeights>,
+        rows: usize,
+        scratch: &mut Scratch,
+    ) {
+        let Scratch { x, h, .. } = scratch;
+        let (x, h) = (&x[..rows * self.spec.width], &mut h[..rows * self.spec.width]);
+        match weights {
+            Some(weights) => norm(&self.spec, weights).rows(compute, x, h),
+            None => h.copy_from_slice(x),
+        }
+    }
+
+    /// The output head, for the first `rows` rows of normalised hidden states.
+    pub(crate) fn head<'s>(&self, compute: &Compute, rows: usize, scratch: &'s mut Scratch) -> &'s [f32] {
         let spec = &self.spec;
-        let Scratch { x, h, logits, activations, .. } = scratch;
-        let h = &mut h[..rows * spec.width];
+        let Scratch { h, logits, activations, .. } = scratch;
+        let h = &h[..rows * spec.width];
         let logits = &mut logits[..rows * spec.vocab];
-        match &self.final_norm {
-            Some(weights) => norm(spec, weights).rows(compute, &x[..rows * spec.width], h),
-            None => h.copy_from_slice(&x[..rows * spec.width]),
+        if rows == 0 {
+            return logits;
         }
         let head = self.head.as_ref().unwrap_or(&self.embedding);
         activations.set(compute, h, spec.width, head.activations(), rows);

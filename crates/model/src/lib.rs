@@ -45,6 +45,8 @@ mod packed;
 mod packing;
 mod per_layer;
 mod per_layer_names;
+mod prediction;
+mod prediction_names;
 mod qkv;
 mod recurrent_names;
 mod relative;
@@ -83,6 +85,6 @@ pub use scratch::Scratch;
 pub use source::Source;
 pub use spec::{
     AltUp, Biases, Direction, FeedForward, KvSource, Layer, LayerFactors, LmHead, Norm, NormKind, NormPlace,
-    Positions, QkNorm, QueryTemperature, Spec,
+    Positions, Prediction, QkNorm, QueryTemperature, Spec,
 };
 pub use weight_role::{LayerWeight, WeightDecl, WeightRole};

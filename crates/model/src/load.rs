@@ -8,7 +8,9 @@
 mod mixers;
 
 use crate::alt_up::StreamProjections;
-use crate::blocks::{Block, EncoderWeights, FeedWeights, Linear, MixtureWeights, Mlp, NormWeights, Shared};
+use crate::blocks::{
+    Block, EncoderWeights, FeedWeights, Linear, MixtureWeights, Mlp, NormWeights, PredictionWeights, Shared,
+};
 use crate::error::Error;
 use crate::locate::{self, EncoderFormat, LocatedWeight};
 use crate::mixture::Mixture;
@@ -35,6 +37,7 @@ pub struct Model {
     pub(crate) streams: Option<StreamProjections>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) final_norm: Option<NormWeights>,
+    pub(crate) prediction: Option<PredictionWeights>,
     pub(crate) head: Option<Matrix>,
     pub(crate) head_bias: Option<Vec<f32>>,
     pub(crate) encoder: EncoderWeights,
@@ -152,9 +155,10 @@ impl Model {
             relative::project(&spec, compute, precision, &relative, &mut blocks)?;
         }
         let encoder = loader.encoder();
-        let head = loader.matrices.remove(&WeightRole::Head);
         let ropes = spec.ropes.iter().map(|r: &Rope| (r.inv_freq(spec.context), r.mscale())).collect();
         let model = Model {
+            prediction: loader.prediction(),
+            head: loader.matrices.remove(&WeightRole::Head),
             streams: loader.stream_projections(),
             head_bias: loader.vectors.remove(&WeightRole::HeadBias),
             spec,
@@ -162,7 +166,6 @@ impl Model {
             per_layer,
             blocks,
             final_norm,
-            head,
             encoder,
             ropes,
             bytes,

@@ -1,7 +1,9 @@
 //! Assembles the weights of attention, and those that few models have: of the embeddings that each layer has of a token,
-//! and of experts beside a feed-forward.
+//! of experts beside a feed-forward, and of a prediction of further tokens.
 
-use crate::blocks::{AttentionWeights, BesideWeights, KeyWeights, NormWeights, PerLayerWeights};
+use crate::blocks::{
+    AttentionWeights, BesideWeights, KeyWeights, NormWeights, PerLayerWeights, PredictionWeights,
+};
 use crate::error::Error;
 use crate::load::WeightLoader;
 use crate::locate::LocatedWeight;
@@ -48,6 +50,19 @@ impl WeightLoader<'_> {
             router_norm: NormWeights { weight: router_norm, bias: None },
             scales,
         }
+    }
+
+    /// The weights around the layer that predicts the token after the next, if it is kept.
+    pub(crate) fn prediction(&mut self) -> Option<PredictionWeights> {
+        let layer = self.spec.prediction_layer()?;
+        let role = |part| WeightRole::Layer(layer, part);
+        let mut norm = |part| NormWeights { weight: self.vector(role(part)), bias: None };
+        Some(PredictionWeights {
+            embedding_norm: norm(LayerWeight::PredictionEmbeddingNorm),
+            hidden_norm: norm(LayerWeight::PredictionHiddenNorm),
+            norm: norm(LayerWeight::PredictionNorm),
+            input: self.matrix(role(LayerWeight::PredictionInput)),
+        })
     }
 
     /// The weights that add a layer's own embedding of a token, if the model has such embeddings.

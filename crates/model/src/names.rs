@@ -10,6 +10,7 @@ use crate::latent_names;
 use crate::mixer::Mixer;
 use crate::name_table::{BIAS_ENDS, Fused, Names, WEIGHT_ENDS};
 use crate::per_layer_names;
+use crate::prediction_names;
 use crate::recurrent_names;
 use crate::source::Source;
 use crate::spec::{KvSource, LmHead, NormPlace, Spec};
@@ -55,6 +56,7 @@ pub(crate) fn ignorable(name: &str, spec: &Spec) -> bool {
     buffers.iter().any(|b| name.ends_with(b))
         || predicts(name, spec)
         || is_of_shared_keys(name, spec)
+        || (spec.has_states() && name.starts_with("model.visual."))
         || other_senses.iter().any(|s| name.starts_with(s))
         || (spec.lm_head != LmHead::Own && name.ends_with("lm_head.weight"))
 }
@@ -64,8 +66,8 @@ fn predicts(name: &str, spec: &Spec) -> bool {
     let rest = ["blk.", "model.layers."].iter().find_map(|first| name.strip_prefix(first));
     let layer = rest.and_then(|rest| rest.split_once('.')?.0.parse::<usize>().ok());
     let first = spec.layers.len();
-    layer.is_some_and(|layer| (first..first + spec.prediction_layers).contains(&layer))
-        || (spec.has_states() && ["mtp.", "model.visual."].iter().any(|part| name.starts_with(part)))
+    layer.is_some_and(|layer| (first..first + spec.prediction.left_out()).contains(&layer))
+        || (spec.has_states() && name.starts_with("mtp.") && !spec.predicts())
 }
 
 /// Whether a tensor belongs to keys and values that a layer does not use: it reads those of an earlier layer.
@@ -105,7 +107,10 @@ fn gguf(spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
         WeightRole::TokenType => vec![TensorLocation::whole("token_types.weight".into())],
         WeightRole::EmbeddingNorm => vec![TensorLocation::whole("token_embd_norm.weight".into())],
         WeightRole::EmbeddingNormBias => vec![TensorLocation::whole("token_embd_norm.bias".into())],
-        WeightRole::Layer(layer, part) => gguf_layer(spec, layer, part),
+        WeightRole::Layer(layer, part) => match prediction_names::gguf(part) {
+            Some(name) => vec![TensorLocation::whole(format!("blk.{layer}.{name}"))],
+            None => gguf_layer(spec, layer, part),
+        },
         // No GGUF has the others, or their names are those of the heads.
         role => per_layer_names::gguf_top(role)
             .map(|name| TensorLocation::whole(name.into()))
@@ -189,7 +194,10 @@ fn hugging_face(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLoc
         WeightRole::FinalNormBias => top(&["norm.bias", "final_layernorm.bias"]),
         WeightRole::Head => vec![TensorLocation::whole(source.head_name().to_owned())],
         WeightRole::HeadBias => vec![TensorLocation::whole(source.head_name().replace(".weight", ".bias"))],
-        WeightRole::Layer(layer, part) => hugging_face_layer(spec, prefix, layer, part),
+        WeightRole::Layer(layer, part) => match prediction_names::hugging_face(part) {
+            Some(name) => vec![TensorLocation::whole(name.into())],
+            None => hugging_face_layer(spec, prefix, layer, part),
+        },
         // Only encoders have the others, which come with a table of names.
         role => match (per_layer_names::hugging_face_top(role), alt_up_names::hugging_face_top(role)) {
             (Some(name), _) => top(&[name]),
@@ -201,7 +209,11 @@ fn hugging_face(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLoc
 
 /// The tensors that may hold a weight of a decoder's layer in a Hugging Face directory.
 fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight) -> Vec<TensorLocation> {
-    let full = |name: &str| format!("{prefix}layers.{layer}.{name}");
+    let folder = match spec.prediction_layer() == Some(layer) {
+        true => prediction_names::LAYER.to_owned(),
+        false => format!("{prefix}layers.{layer}."),
+    };
+    let full = |name: &str| format!("{folder}{name}");
     let any = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(full(n))).collect::<Vec<_>>();
     let fused = |own: &str, both: &str, first, of| own_or_fused(full(own), full(both), first, of);
     let own = &spec.layers[layer];

@@ -138,8 +138,11 @@ impl<'a> PackedStore<'a> {
             })
         };
         let matrices = found.iter().filter(|weight| weight.is_packed());
-        let matrices = matrices.map(|weight| Some((weight, slot(weight)?))).collect::<Option<_>>()?;
-        let what = [tier.name(), suffix(format)].concat();
+        let matrices = matrices.map(|weight| Some((weight, slot(weight)?))).collect::<Option<Vec<_>>>()?;
+        // A model without the block that predicts further tokens has a file of its own.
+        let predicts = |(weight, _): &(&LocatedWeight<'_>, MatrixEntry)| weight.role.is_of_prediction();
+        let block = if matrices.iter().any(predicts) { ".mtp" } else { "" };
+        let what = [tier.name(), suffix(format), block].concat();
         let path = packed::path_for(opened, folder, &what)?;
         let model = opened.first_file()?.to_owned();
         Some(PackedStore { path, model, key, matrices, tier, precision, format, cache })

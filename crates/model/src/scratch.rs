@@ -47,6 +47,10 @@ pub struct Scratch {
     pub(crate) modalities: Vec<f32>,
     /// The output of Mamba-2 beside attention, or the sums of experts beside a feed-forward `[rows, width]`.
     pub(crate) beside: AlignedVec<f32>,
+    /// The last hidden states, from which further tokens are predicted `[rows, width]`; empty for other models.
+    pub(crate) hidden: AlignedVec<f32>,
+    /// Embeddings and hidden states side by side, the input of that prediction `[rows, 2 * width]`.
+    pub(crate) joined: AlignedVec<f32>,
     /// Logits `[logit_rows, vocab]`.
     pub(crate) logits: AlignedVec<f32>,
     /// Cosines and sines of each row's position, for each of the spec's ropes.
@@ -90,6 +94,8 @@ impl Scratch {
             streams: floats(streams(spec) * spec.width),
             modalities: vec![0.0; rows * streams(spec)],
             beside: floats(beside_width(spec)),
+            hidden: floats(joined_width(spec) / 2),
+            joined: floats(joined_width(spec)),
             logits: AlignedVec::new(logit_rows * spec.vocab),
             ropes: spec.ropes.iter().map(|r| RopeTable::new(rows, r.rotary_dim / 2)).collect(),
             slots: vec![(0, 0); rows],
@@ -108,7 +114,7 @@ impl Scratch {
         let mut floats = 3 * spec.width + spec.query_width() + 2 * spec.kv_width() + 2 * feed_width(spec);
         floats += out_width(spec) + channels(spec) + mixed_width(spec) + 2 * factors(spec);
         floats += spec.layers.len() * spec.per_layer_width + beside_width(spec) + rotary + 2;
-        floats += streams(spec) * (spec.width + 1);
+        floats += streams(spec) * (spec.width + 1) + joined_width(spec) / 2 * 3;
         // Two 8-bit halves with their scales and sums take 4 bytes a value, bf16 2, f32 4.
         let activations = 10 * rows * widest(spec).next_multiple_of(32) as u64;
         let floats = rows * floats as u64 + logit_rows * spec.vocab as u64;
@@ -119,7 +125,12 @@ impl Scratch {
 /// The largest K of any matrix of the model.
 fn widest(spec: &Spec) -> usize {
     let within = spec.layers.iter().map(|layer| layer.mixer.widest_within()).max().unwrap_or(0);
-    spec.width.max(out_width(spec)).max(feed_width(spec)).max(within)
+    spec.width.max(out_width(spec)).max(feed_width(spec)).max(within).max(joined_width(spec))
+}
+
+/// Columns of [`Scratch::joined`].
+fn joined_width(spec: &Spec) -> usize {
+    if spec.predicts() { 2 * spec.width } else { 0 }
 }
 
 /// The most columns of a feed-forward, of a layer's own embeddings, or of a low-rank map.

@@ -15,7 +15,7 @@ mod windows;
 use crate::error::Error;
 use crate::name_table::Names;
 use crate::spec::{
-    Biases, Direction, Layer, LayerFactors, LmHead, NormKind, NormPlace, Positions, QkNorm, Spec,
+    Biases, Direction, Layer, LayerFactors, LmHead, NormKind, NormPlace, Positions, Prediction, QkNorm, Spec,
 };
 use crate::tensors;
 use crate::weight_role::WeightRole;
@@ -248,7 +248,7 @@ impl<'a> Source<'a> {
             layer_scale: false,
             query_temperature: None,
             attention_gate: false,
-            prediction_layers: 0,
+            prediction: Prediction::LeftOut(0),
             sinks: false,
             biases: Biases::default(),
             activation: self.activation(HIDDEN_ACT)?.unwrap_or(Activation::Silu),

@@ -7,6 +7,8 @@ mod factors;
 mod layer_weights;
 mod norms;
 mod positions;
+mod prediction;
+mod prediction_layer;
 
 use crate::heads::Heads;
 use crate::mixer::Mixer;
@@ -22,6 +24,7 @@ pub use attention::{KvSource, QkNorm, QueryTemperature};
 pub use factors::LayerFactors;
 pub use norms::{Norm, NormKind, NormPlace};
 pub use positions::{Direction, Positions};
+pub use prediction::Prediction;
 
 /// The dimensions and options of one decoder-only transformer.
 #[derive(Clone, Debug)]
@@ -68,8 +71,8 @@ pub struct Spec {
     pub query_temperature: Option<QueryTemperature>,
     /// Whether the query projection gives, after each head's query, a gate of its output: `sigmoid(gate) · attention`.
     pub attention_gate: bool,
-    /// Layers after the last one that predict further tokens; they are not computed.
-    pub prediction_layers: usize,
+    /// The file's layers that predict further tokens.
+    pub prediction: Prediction,
     /// Whether each query head has an attention sink, a score without a value.
     pub sinks: bool,
     /// Which projections have a bias.
@@ -269,6 +272,7 @@ impl Spec {
                 all.push(decl(WeightRole::Layer(index, part), shape))
             });
         }
+        self.prediction_weights(&mut all);
         for stream in 1..self.alt_up.map_or(1, |alt_up| alt_up.streams) {
             all.push(decl(WeightRole::StreamMerge(stream), &[self.width, self.width]));
         }

@@ -85,6 +85,11 @@ impl WeightRole {
         matches!(self, WeightRole::Task(_))
     }
 
+    /// Whether this matrix is the input of the block that predicts the token after the next.
+    pub(crate) fn is_of_prediction(self) -> bool {
+        matches!(self, WeightRole::Layer(_, LayerWeight::PredictionInput))
+    }
+
     /// The usual value of a vector's weights: 1 for norms, a slow decay for recurrent states, 0 for biases.
     pub(crate) fn usual(self) -> f32 {
         match self {
@@ -123,6 +128,9 @@ impl WeightRole {
                     | LayerWeight::PerLayerPostNorm
                     | LayerWeight::StreamRouterNorm
                     | LayerWeight::LaurelNorm
+                    | LayerWeight::PredictionEmbeddingNorm
+                    | LayerWeight::PredictionHiddenNorm
+                    | LayerWeight::PredictionNorm
             ),
             _ => false,
         }
@@ -209,6 +217,10 @@ pub enum LayerWeight {
     SharedGate,
     SharedUp,
     SharedDown,
+    PredictionEmbeddingNorm,
+    PredictionHiddenNorm,
+    PredictionInput,
+    PredictionNorm,
 }
 
 /// A weight of a spec: its role, and its shape `[rows, cols]` or `[cols]`.

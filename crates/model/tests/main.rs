@@ -16,6 +16,7 @@ mod latent;
 mod models_truth;
 mod packed;
 mod planned_is_loaded;
+mod prediction;
 mod quantized;
 mod qwen3next;
 mod runner;

@@ -8,7 +8,7 @@ use crate::mixer::Mixer;
 use crate::mixture::{Router, RouterBias, Score, SharedExpert};
 use crate::rope::{RopeScaling, yarn_mscale};
 use crate::source::{Defaults, EXPERT_WIDTH, Key, Source};
-use crate::spec::Spec;
+use crate::spec::{Prediction, Spec};
 use kernels::{MAX_HEAD_DIM, Pairing};
 
 const KV_HEADS: Key = Key("", &["num_key_value_heads"]);
@@ -72,7 +72,8 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     if source.is_gguf() {
         source.leave_out_prediction(&mut spec)?;
     } else {
-        spec.prediction_layers = source.size(PREDICTION)?.unwrap_or(0).min(spec.layers.len());
+        let count = source.size(PREDICTION)?.unwrap_or(0).min(spec.layers.len());
+        spec.prediction = Prediction::LeftOut(count);
     }
     let net = latent(source, spec.heads)?;
     spec.layers.iter_mut().for_each(|layer| layer.mixer = Mixer::Latent(net));

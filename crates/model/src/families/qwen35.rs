@@ -1,7 +1,8 @@
 //! Qwen3.5 and 3.6, the dense text models: three layers of gated DeltaNet to each one of attention, whose output is
 //! gated; a quarter of each head rotates.
 //!
-//! Their vision towers and the block that predicts further tokens are not built; the tensors are left unread.
+//! Their vision towers are not built; the tensors are left unread. So is the block that predicts further tokens, unless
+//! [`Spec::keep_prediction`] asks for it.
 
 use crate::error::Error;
 use crate::mixer::{DeltaNet, Mixer};

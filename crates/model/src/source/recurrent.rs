@@ -3,7 +3,7 @@
 use super::dimensions::KV_HEADS;
 use super::{Format, Key, Source};
 use crate::error::Error;
-use crate::spec::Spec;
+use crate::spec::{Prediction, Spec};
 use serde_json::Value;
 use weights::{Metadata, gguf};
 
@@ -49,13 +49,18 @@ impl Source<'_> {
         self.one_for_each(KV_HEADS, heads.into_iter().map(|heads| heads == 0).collect(), layers).map(Some)
     }
 
-    /// Leaves out the last layers of a GGUF, those that predict further tokens.
+    /// Leaves out the layers that predict further tokens: in a GGUF the last ones, in a Hugging Face directory what has
+    /// names of its own.
     pub(crate) fn leave_out_prediction(&self, spec: &mut Spec) -> Result<(), Error> {
+        if !self.is_gguf() {
+            spec.prediction = Prediction::LeftOut(usize::from(self.has("mtp.fc.weight")));
+            return Ok(());
+        }
         let (count, layers) = (self.size(PREDICTION)?.unwrap_or(0), spec.layers.len());
         if count >= layers {
             return Err(self.bad(PREDICTION, count, format!("fewer than the {layers} layers")));
         }
-        spec.prediction_layers = count;
+        spec.prediction = Prediction::LeftOut(count);
         spec.layers.truncate(layers - count);
         Ok(())
     }

@@ -132,6 +132,35 @@ impl Runner {
             .to_vec()
     }
 
+    /// Takes rows of one sequence, from position `first` on, through the block that predicts further tokens.
+    pub(crate) fn predict(
+        &mut self,
+        sequence: &Sequence,
+        first: usize,
+        tokens: &[u32],
+        from: &[usize],
+        want: &[usize],
+    ) -> Vec<f32> {
+        self.try_predict(sequence, first, tokens, from, want).expect("a good batch")
+    }
+
+    /// The same, which may be refused.
+    pub(crate) fn try_predict(
+        &mut self,
+        sequence: &Sequence,
+        first: usize,
+        tokens: &[u32],
+        from: &[usize],
+        want: &[usize],
+    ) -> Result<Vec<f32>, model::Error> {
+        let state = sequence.state.expect("a sequence on its way");
+        let rows = SeqRows::last(0..tokens.len(), first, &sequence.blocks).with_state(state);
+        let decode_rows = self.decode_rows.min(tokens.len());
+        let batch = Batch { tokens, sequences: &[rows], want, decode_rows };
+        let logits = self.model.predict(&self.compute, &batch, from, &mut self.kv, &mut self.scratch);
+        logits.map(<[f32]>::to_vec)
+    }
+
     /// Gives a finished sequence's blocks back.
     pub(crate) fn end(&mut self, sequence: Sequence) {
         self.free.extend(sequence.blocks);
