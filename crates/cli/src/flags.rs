@@ -143,7 +143,8 @@ pub(crate) enum EncoderChoice {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Speculate {
     /// Guess tokens ahead and verify several in one pass, while that is measured to be faster; the text stays the same.
-    /// `lookup` guesses what followed the last words earlier on, `draft` what --draft-model says, `auto` both.
+    /// `lookup` guesses what followed the last words earlier on, `draft` what --draft-model says, `auto` both; `mtp` the first
+    /// and what a block of the model's own predicts, if its file has one.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = How::Auto, help_heading = "Speculation")]
     pub(crate) speculate: How,
 
@@ -163,10 +164,16 @@ pub(crate) enum How {
     Auto,
     Lookup,
     Draft,
+    Mtp,
     Off,
 }
 
 impl Speculate {
+    /// Whether the model's own block is to predict further tokens.
+    pub(crate) fn predicts(&self) -> bool {
+        self.speculate == How::Mtp
+    }
+
     /// What the engine is to do, and the draft model's name.
     ///
     /// # Errors
@@ -175,7 +182,7 @@ impl Speculate {
         let draft = self.draft_model.as_deref();
         match (self.speculate, draft) {
             (How::Draft, None) => Err(Failure::usage("--speculate draft needs a --draft-model")),
-            (How::Lookup | How::Off, Some(model)) => {
+            (How::Lookup | How::Mtp | How::Off, Some(model)) => {
                 Err(Failure::usage(format!("--draft-model {model} is of no use with this --speculate")))
             }
             (How::Off, None) => Ok((engine::Speculation::OFF, None)),

@@ -202,6 +202,9 @@ pub(crate) fn plan_found(found: Found, wish: &Wish<'_>) -> Result<Planned, Failu
     let (tier, threads) = (wish.compute.tier()?, wish.compute.threads(&machine)?);
     let Found { path, opened, mut spec, .. } = found;
     found::check_generates(wish.model, &spec)?;
+    if wish.speculate.predicts() {
+        spec.keep_prediction().map_err(|error| of(wish.model, error))?;
+    }
     let packed = match wish.packed {
         PackedCache::Off => None,
         cache => PackedFiles::new(&opened, cache, &packed_files::digest(&path, &opened)?),

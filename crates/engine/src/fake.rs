@@ -4,6 +4,9 @@
 //! sequence as it finds them through the block table. So a block that is lost, shared or overwritten changes the text.
 //! With recurrent states, each is a chain of hashes over the tokens that it has taken, and a state that is not that of the
 //! tokens in the blocks is an error.
+//!
+//! If it predicts further tokens, the hidden state of a row is such a chain too, and a prediction from that of another
+//! position or text is an error.
 
 use std::sync::Arc;
 
@@ -25,8 +28,16 @@ pub struct FakeModel {
     pub habit: f32,
     /// Whether a token in a prompt counts as another than the same one in an answer: as [`FakeModel::in_prompt`] of it.
     pub prefill_numerics_differ: bool,
+    /// Whether it has a block that predicts the token after the next, by the habit alone.
+    pub predicts: bool,
+    /// Whether a prediction is an error where the block has not seen every position before; so it is where no blocks are
+    /// shared.
+    pub follows_all: bool,
     states: Vec<FakeState>,
     slots: Vec<u32>,
+    /// The token after that of each slot, as the block has seen it.
+    followed: Vec<u32>,
+    hidden: Vec<FakeHidden>,
     logits: Vec<f32>,
 }
 
@@ -35,6 +46,15 @@ pub struct FakeModel {
 struct FakeState {
     tokens: usize,
     hash: u64,
+}
+
+/// The hidden state that a row of a step leaves.
+#[derive(Debug, Clone, Copy)]
+struct FakeHidden {
+    state: FakeState,
+    last: u32,
+    /// Whether it is of a token that the sequence does not have yet.
+    drafted: bool,
 }
 
 impl FakeState {
@@ -70,8 +90,12 @@ impl FakeModel {
             block_tokens,
             habit: 0.0,
             prefill_numerics_differ: false,
+            predicts: false,
+            follows_all: false,
             states: Vec::new(),
+            followed: slots.clone(),
             slots,
+            hidden: Vec::new(),
             logits: Vec::new(),
         }
     }
@@ -82,6 +106,34 @@ impl FakeModel {
         // Of no sequence, until it is cleared or copied onto.
         self.states = vec![FakeState { tokens: usize::MAX, hash: 0 }; states];
         self
+    }
+
+    /// The slot of a sequence's position.
+    fn slot(&self, blocks: &[u32], position: usize) -> Result<usize, String> {
+        let block = blocks.get(position / self.block_tokens).copied();
+        let block = block.ok_or_else(|| format!("no block for position {position}"))?;
+        Ok(block as usize * self.block_tokens + position % self.block_tokens)
+    }
+
+    /// The slots of a sequence's first `count` positions.
+    fn slots_of(&self, blocks: &[u32], count: usize) -> Result<Vec<usize>, String> {
+        (0..count).map(|position| self.slot(blocks, position)).collect()
+    }
+
+    /// The hidden state from which position `position` of a sequence is predicted, if it is of that sequence.
+    fn hidden_of(&self, from: usize, blocks: &[u32], position: usize) -> Result<FakeHidden, String> {
+        let hidden = *self.hidden.get(from).ok_or_else(|| format!("no hidden state of row {from}"))?;
+        let slots = self.slots_of(blocks, position + 1)?;
+        let seen = slots.iter().map(|at| self.slots[*at]);
+        let chain = seen.fold(FakeState::default(), |state, token| state.after(token));
+        if hidden.state.tokens != position + 1 || (!hidden.drafted && hidden.state != chain) {
+            return Err(format!("a hidden state after {} tokens at {position}", hidden.state.tokens));
+        }
+        let missed = slots.windows(2).any(|pair| self.followed[pair[0]] != self.slots[pair[1]]);
+        if self.follows_all && !hidden.drafted && missed {
+            return Err(format!("the block has not seen every position before {position}"));
+        }
+        Ok(hidden)
     }
 
     /// The value that stands for `token` in a prompt, in models that distinguish prompts from answers.
@@ -149,8 +201,35 @@ impl Forward for FakeModel {
         self.states[to as usize] = self.states[from as usize];
     }
 
+    fn predicts(&self) -> bool {
+        self.predicts
+    }
+
+    fn predict(&mut self, rows: &Rows<'_>, from: &[usize]) -> Result<&[f32], String> {
+        self.logits.clear();
+        let mut wanted = rows.want.iter().copied().peekable();
+        for sequence in rows.sequences {
+            for (row, position) in sequence.rows.clone().zip(sequence.first_position..) {
+                let token = rows.tokens[row];
+                let hidden = self.hidden_of(from[row], sequence.blocks, position)?;
+                let at = self.slot(sequence.blocks, position)?;
+                self.followed[at] = token;
+                if wanted.next_if_eq(&row).is_some() {
+                    FakeModel::logits_by_habit(&[hidden.last, token], self.vocab, 1.0, &mut self.logits);
+                    let state = hidden.state.after(token);
+                    self.hidden[from[row]] = FakeHidden { state, last: token, drafted: true };
+                }
+            }
+        }
+        if from.len() != rows.tokens.len() || wanted.next().is_some() {
+            return Err("rows that no sequence covers".into());
+        }
+        Ok(&self.logits)
+    }
+
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
         self.logits.clear();
+        self.hidden.clear();
         let mut covered = 0;
         let mut wanted = rows.want.iter().copied().peekable();
         for sequence in rows.sequences {
@@ -158,20 +237,22 @@ impl Forward for FakeModel {
                 return Err(format!("rows {:?} do not follow row {covered}", sequence.rows));
             }
             covered = sequence.rows.end;
-            let slot = |position: usize| {
-                let block = sequence.blocks.get(position / self.block_tokens).copied();
-                block.map(|b| b as usize * self.block_tokens + position % self.block_tokens)
-            };
             for row in sequence.rows.clone() {
                 let position = sequence.first_position + row - sequence.rows.start;
-                let at = slot(position).ok_or_else(|| format!("no block for position {position}"))?;
+                let at = self.slot(sequence.blocks, position)?;
                 let prompt = self.prefill_numerics_differ && row >= rows.decode_rows;
                 let token = if prompt { FakeModel::in_prompt(rows.tokens[row]) } else { rows.tokens[row] };
                 self.slots[at] = token;
                 recur(&mut self.states, sequence.state, position, token)?;
-                if wanted.next_if_eq(&row).is_some() {
-                    let seen: Vec<u32> = (0..=position).filter_map(slot).map(|at| self.slots[at]).collect();
-                    let chain = seen.iter().fold(FakeState::default(), |state, token| state.after(*token));
+                let wanted = wanted.next_if_eq(&row).is_some();
+                if !wanted && !self.predicts {
+                    continue;
+                }
+                let slots = self.slots_of(sequence.blocks, position + 1)?;
+                let seen: Vec<u32> = slots.into_iter().map(|at| self.slots[at]).collect();
+                let chain = seen.iter().fold(FakeState::default(), |state, token| state.after(*token));
+                self.hidden.push(FakeHidden { state: chain, last: rows.tokens[row], drafted: false });
+                if wanted {
                     if self.states.get(sequence.state as usize).is_some_and(|state| *state != chain) {
                         return Err(format!("the state at position {position} is of other tokens"));
                     }
@@ -237,6 +318,14 @@ where
 
     fn copy_state(&mut self, from: u32, to: u32) {
         self.model.copy_state(from, to);
+    }
+
+    fn predicts(&self) -> bool {
+        self.model.predicts
+    }
+
+    fn predict(&mut self, rows: &Rows<'_>, from: &[usize]) -> Result<&[f32], String> {
+        self.model.predict(rows, from)
     }
 
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {

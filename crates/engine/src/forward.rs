@@ -44,6 +44,17 @@ pub trait Forward: Send {
     /// own sequence and on which of its tokens were generated, never on the rows around it. Changes the recurrent state
     /// of each sequence to that after its last row.
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String>;
+    /// Whether the model has a block that predicts the token after the next, see [`Forward::predict`].
+    fn predicts(&self) -> bool {
+        false
+    }
+    /// Computes rows of that block: each has a position's next token, and `from` says which row of the last
+    /// [`Forward::forward`] left the hidden state of that position. Writes the block's part of the KV cache, returns logits
+    /// `[want.len(), vocab]` of the token after the next. The hidden state of a wanted row is replaced by the block's own,
+    /// from which the next position may go on. Recurrent states stay as they are.
+    fn predict(&mut self, _rows: &Rows<'_>, _from: &[usize]) -> Result<&[f32], String> {
+        Err("the model has no block that predicts further tokens".into())
+    }
     /// As [`Forward::forward`], unless `stop` becomes true meanwhile: then it may return none, having written any part of
     /// the rows' KV cache. Only for models without recurrent states.
     fn forward_unless(&mut self, rows: &Rows<'_>, stop: &dyn Fn() -> bool) -> Result<Option<&[f32]>, String> {

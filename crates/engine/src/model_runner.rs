@@ -146,6 +146,18 @@ impl Forward for ModelRunner {
         self.forward_unless(rows, &|| false).map(Option::unwrap_or_default)
     }
 
+    fn predicts(&self) -> bool {
+        self.model.spec.predicts()
+    }
+
+    fn predict(&mut self, rows: &Rows<'_>, from: &[usize]) -> Result<&[f32], String> {
+        self.compute.pool.limit(self.threads.for_rows(rows.tokens.len(), self.all_threads));
+        let Rows { tokens, sequences, want, decode_rows } = *rows;
+        let batch = Batch { tokens, sequences, want, decode_rows };
+        let result = self.model.predict(&self.compute, &batch, from, &mut self.kv, &mut self.scratch);
+        result.map_err(|error| error.to_string())
+    }
+
     fn forward_unless(&mut self, rows: &Rows<'_>, stop: &dyn Fn() -> bool) -> Result<Option<&[f32]>, String> {
         self.compute.pool.limit(self.threads.for_rows(rows.tokens.len(), self.all_threads));
         let Rows { tokens, sequences, want, decode_rows } = *rows;

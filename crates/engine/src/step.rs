@@ -158,7 +158,7 @@ impl<F: Forward> EngineCore<F> {
         EngineCore {
             scheduler: Scheduler::new(pool, bounds),
             completer: Completer::new(vocabulary, counters, watch, scratch),
-            speculator: Speculator::new(&bounds, forward.vocab(), draft),
+            speculator: Speculator::new(&bounds, forward.vocab(), draft, forward.predicts()),
             max_wait,
             tokens: Vec::with_capacity(bounds.max_rows()),
             want: Vec::with_capacity(bounds.max_logit_rows()),
@@ -208,13 +208,16 @@ impl<F: Forward> EngineCore<F> {
         }
         let only_decodes = plan.decode_rows == plan.rows;
         if only_decodes {
-            self.speculator.propose(&mut self.scheduler.running, clock);
+            self.speculator.propose(&mut self.forward, &mut self.scheduler.running, clock);
         }
+        self.speculator.follow(&mut self.forward, &mut self.scheduler.running);
         let rows = self.scheduler.rows();
         self.update_gauges();
         if rows > 0 {
             let work = self.scheduler.work();
+            self.speculator.place_rows(&mut self.scheduler.running);
             let Some(decoded) = self.compute(only_decodes, clock, turn) else { return rows };
+            self.speculator.keep_rows(&mut self.scheduler.running);
             self.completer.counters.prefill_rows.fetch_add(work.prompt_rows as u64, Relaxed);
             self.completer.counters.steps.fetch_add(1, Relaxed);
             let took = clock().saturating_sub(began);

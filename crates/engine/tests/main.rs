@@ -10,6 +10,7 @@ mod many_engines;
 mod models_batch;
 mod models_speculation;
 mod models_structured;
+mod prediction;
 mod prompt_logprobs;
 mod resume;
 mod stops;

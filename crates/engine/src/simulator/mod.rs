@@ -4,6 +4,7 @@
 
 mod alone;
 mod encoders;
+mod predicting;
 mod recurrent;
 mod shared_device;
 
@@ -108,6 +109,14 @@ impl Forward for Box<dyn Forward> {
 
     fn copy_state(&mut self, from: u32, to: u32) {
         (**self).copy_state(from, to);
+    }
+
+    fn predicts(&self) -> bool {
+        (**self).predicts()
+    }
+
+    fn predict(&mut self, rows: &Rows<'_>, from: &[usize]) -> Result<&[f32], String> {
+        (**self).predict(rows, from)
     }
 
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
@@ -309,6 +318,7 @@ impl SimulatedEngine {
         if chance.below(2) == 0 {
             model = model.with_states(1 + chance.below(20));
         }
+        model.predicts = chance.below(3) == 0;
         let took = (MILLISECOND, MILLISECOND / 4 * chance.below(2) as u32);
         let clock = Arc::new(Mutex::new(Duration::ZERO));
         let drafts = (chance.below(2) == 0).then(|| draft(chance, block_tokens, clock.clone()));

@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use super::acceptance::{AcceptanceEstimate, AcceptanceStats, MIN_SPEEDUP};
+use super::acceptance::AcceptanceStats;
+use super::drafting::{DraftCosts, Verifier, goes_on, push_best};
 use super::guess::DraftState;
-use super::proposal::{ANY_DRAFT, margin_class};
 use crate::blocks::BlockPool;
-use crate::costs::StepCosts;
 use crate::running::Running;
 use crate::sequence::Sequence;
 use crate::states::StateSlots;
@@ -16,8 +15,6 @@ use crate::{Forward, Rows, SequenceRows, Speculation};
 /// Most tokens that the draft model may lag behind a sequence: to catch up with more would cost more than drafting is
 /// likely to bring.
 const MAX_LAG: usize = 256;
-/// Steps without drafting before it is tried again.
-const PROBE_EVERY: u32 = 256;
 
 /// The draft model with its measured costs.
 pub(super) struct Drafter {
@@ -25,10 +22,9 @@ pub(super) struct Drafter {
     pool: BlockPool,
     /// The draft model's recurrent states.
     states: StateSlots,
-    costs: StepCosts,
+    costs: DraftCosts,
     /// Most rows of text read in one step to catch up.
     catch_up: usize,
-    declined: u32,
     /// Vocabulary size of the large model.
     vocab: usize,
     /// Whether the draft model failed once; it is not used any more then.
@@ -44,9 +40,8 @@ impl Drafter {
         Drafter {
             pool,
             states: StateSlots::new(forward.states()),
-            costs: StepCosts::new(sequences),
+            costs: DraftCosts::new(sequences),
             catch_up: catch_up.max(sequences),
-            declined: 0,
             vocab,
             failed: false,
             tokens: Vec::with_capacity(catch_up.max(sequences)),
@@ -60,41 +55,31 @@ impl Drafter {
         (self.pool.used(), self.states.used())
     }
 
-    /// Proposes for those that decode and have no proposal yet, as many tokens as promise to pay. `costs` are those of
-    /// the large model, `all` the acceptance rates of all sequences.
+    /// Proposes for those that decode and have no proposal yet, as many tokens as promise to pay.
     pub(super) fn propose(
         &mut self,
-        options: &Speculation,
-        costs: &StepCosts,
-        all: &AcceptanceStats,
+        verifier: Verifier<'_>,
         running: &mut [Running<Sequence>],
         clock: &dyn Fn() -> Duration,
     ) {
         if self.failed {
             return;
         }
-        let decoding = running.iter().filter(|r| r.rows > 0).count();
-        let others: usize = running.iter().map(|r| r.speculation.proposal.len()).sum();
-        let taking_part = self.select(options, running);
-        if taking_part == 0 {
-            return;
-        }
-        let budget = options.max_rows().saturating_sub(others) / taking_part;
-        let most = options.tokens.min(budget);
-        let deep = if options.always { most } else { self.depth(costs, all, running, decoding, most) };
+        let behind = self.select(verifier.options, running);
+        let deep = self.costs.depth(verifier, running, behind <= MAX_LAG);
         if deep == 0 {
             return;
         }
-        if let Err(message) = self.draft(deep, options, costs, all, running, clock) {
+        if let Err(message) = self.draft(deep, verifier, running, clock) {
             self.failed = true;
             running.iter_mut().for_each(|r| r.speculation.draft = DraftState::default());
             tracing::warn!(%message, "the draft model failed and is not used any more");
         }
     }
 
-    /// Marks the sequences that can be drafted for; returns how many.
+    /// Marks the sequences that can be drafted for; returns how many tokens the draft model lags behind them.
     fn select(&mut self, options: &Speculation, running: &mut [Running<Sequence>]) -> usize {
-        let mut count = 0;
+        let mut all_behind = 0;
         for running in running.iter_mut() {
             let room = running.sequence.max_proposal().min(running.proposal_room());
             let Running { sequence, speculation, rows, .. } = running;
@@ -106,64 +91,19 @@ impl Drafter {
             let fits = sequence.tokens.len() + options.tokens <= self.forward.context();
             let free = *rows > 0 && speculation.proposal.is_empty() && room > 0;
             speculation.draft.takes_part = free && reachable && fits;
-            count += usize::from(speculation.draft.takes_part);
+            all_behind += if speculation.draft.takes_part { behind } else { 0 };
         }
-        count
-    }
-
-    /// The draft length that promises the most tokens a second, by acceptance rates so far; 0 if none pays.
-    fn depth(
-        &mut self,
-        costs: &StepCosts,
-        all: &AcceptanceStats,
-        running: &[Running<Sequence>],
-        decoding: usize,
-        most: usize,
-    ) -> usize {
-        let Some(plain) = costs.estimate(decoding) else { return 0 };
-        let drafting = || running.iter().filter(|r| r.speculation.draft.takes_part);
-        let count = drafting().count();
-        let draft_step = self.costs.estimate(count).unwrap_or(0.0);
-        let mut best = (decoding as f32 / plain * MIN_SPEEDUP, 0);
-        for deep in 1..=most {
-            let expected: f32 = drafting()
-                .map(|r| {
-                    let right =
-                        AcceptanceEstimate { own: &r.speculation.acceptance, all }.probability(ANY_DRAFT);
-                    (1..=deep as i32).map(|n| right.powi(n)).sum::<f32>()
-                })
-                .sum();
-            let seconds = costs.estimate(decoding + deep * count).unwrap_or(plain) + deep as f32 * draft_step;
-            let per_second = (decoding as f32 + expected) / seconds;
-            if per_second > best.0 {
-                best = (per_second, deep);
-            }
-        }
-        if best.1 > 0 {
-            self.declined = 0;
-            return best.1;
-        }
-        self.declined += 1;
-        let behind =
-            drafting().map(|r| r.sequence.tokens.len() - r.speculation.draft.computed).sum::<usize>();
-        if self.declined < PROBE_EVERY || behind > MAX_LAG {
-            return 0;
-        }
-        self.declined = 0;
-        most.min(2)
+        all_behind
     }
 
     /// Catches up with the text, then drafts `deep` tokens, or fewer where acceptance is unlikely.
     fn draft(
         &mut self,
         deep: usize,
-        options: &Speculation,
-        costs: &StepCosts,
-        all: &AcceptanceStats,
+        verifier: Verifier<'_>,
         running: &mut [Running<Sequence>],
         clock: &dyn Fn() -> Duration,
     ) -> Result<(), String> {
-        let decoding = running.iter().filter(|r| r.rows > 0).count();
         let mut left = self.catch_up;
         for running in running.iter_mut() {
             let behind = running.sequence.tokens.len() - running.speculation.draft.computed;
@@ -171,33 +111,18 @@ impl Drafter {
             left -= running.speculation.draft.rows;
         }
         for step in 1..=deep {
-            if self.forward_pass(all, running, clock)? == 0 {
+            if self.forward_pass(verifier.all, running, clock)? == 0 {
                 break;
             }
-            let least = if options.always { 0.0 } else { self.min_acceptance(costs, decoding, running) };
+            let least = self.costs.min_acceptance(verifier, running);
             for running in running.iter_mut() {
-                let Running { sequence, speculation, .. } = &*running;
-                let most = deep.min(sequence.max_proposal()).min(running.proposal_room());
-                let right = speculation.proposal.joint_probability()
-                    * AcceptanceEstimate { own: &speculation.acceptance, all }.probability(ANY_DRAFT);
-                let goes_on = step < most && speculation.proposal.len() == step && right >= least;
                 // From here on rows are of drafted tokens, which the sampler may reject.
-                let saved = goes_on && (step > 1 || self.save(running));
+                let saved =
+                    goes_on(running, verifier.all, step, deep, least) && (step > 1 || self.save(running));
                 self.plan_rows(running, usize::from(saved));
             }
         }
         Ok(())
-    }
-
-    /// The least probability at which one more token pays: what it costs to draft and to verify, in tokens of a step
-    /// without proposals.
-    fn min_acceptance(&self, costs: &StepCosts, decoding: usize, running: &[Running<Sequence>]) -> f32 {
-        let rows = decoding + running.iter().map(|r| r.speculation.proposal.len()).sum::<usize>();
-        let seconds = |rows| costs.estimate(rows).unwrap_or(0.0);
-        let drafting = running.iter().filter(|r| r.speculation.draft.takes_part).count().max(1);
-        let draft = self.costs.estimate(drafting).unwrap_or(0.0) / drafting as f32;
-        let verify = (seconds(rows + 1) - seconds(rows)).max(0.0);
-        (draft + verify) * decoding as f32 / seconds(decoding).max(f32::MIN_POSITIVE)
     }
 
     /// Saves the recurrent state of a sequence, if it has one; false if there is no state to save it in.
@@ -257,7 +182,7 @@ impl Drafter {
         let decode_rows = tokens.len();
         let logits = forward.forward(&Rows { tokens, sequences: &sequences, want, decode_rows })?;
         drop(sequences);
-        costs.observe(tokens.len(), clock().saturating_sub(began).as_secs_f32());
+        costs.observe(tokens.len(), clock().saturating_sub(began));
         let mut logits = logits.chunks_exact(width);
         for Running { sequence, speculation, .. } in
             running.iter_mut().filter(|r| r.speculation.draft.rows > 0)
@@ -267,28 +192,9 @@ impl Drafter {
             if speculation.draft.computed < sequence.tokens.len() + speculation.proposal.len() {
                 continue;
             }
-            if let Some((token, margin)) =
-                logits.next().and_then(best_with_margin).filter(|b| (b.0 as usize) < *vocab)
-            {
-                let class = margin_class(margin);
-                let odds = AcceptanceEstimate { own: &speculation.acceptance, all }.probability(class);
-                speculation.proposal.push(token, class, odds);
-                speculation.draft.takes_part = true;
-            }
+            speculation.draft.takes_part =
+                logits.next().is_some_and(|logits| push_best(speculation, all, logits, *vocab));
         }
         Ok(tokens.len())
     }
-}
-
-/// The likeliest token and the margin of its logit over the second; none if the logits are not finite.
-fn best_with_margin(logits: &[f32]) -> Option<(u32, f32)> {
-    let (mut best, mut at, mut second) = (f32::NEG_INFINITY, 0, f32::NEG_INFINITY);
-    for (index, &logit) in (0u32..).zip(logits) {
-        if logit > best {
-            (second, best, at) = (best, logit, index);
-        } else if logit > second {
-            second = logit;
-        }
-    }
-    best.is_finite().then_some((at, best - second))
 }

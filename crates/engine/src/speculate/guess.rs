@@ -13,11 +13,36 @@ pub(crate) struct SpeculationState {
     pub(crate) proposal: Proposal,
     pub(super) acceptance: AcceptanceStats,
     pub(super) draft: DraftState,
+    pub(super) hidden: HiddenRows,
 }
 
-/// The draft model's state of one sequence.
+/// Where the last step left the hidden states of a sequence's rows.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HiddenRows {
+    /// The row of the first one in the step.
+    pub(super) first_row: usize,
+    /// The position of the first one.
+    pub(super) first_position: usize,
+    /// How many there are, of which each is of a token that the sequence kept; known when the step has ended.
+    pub(super) count: usize,
+}
+
+impl HiddenRows {
+    /// The position after the last one.
+    pub(super) fn end(&self) -> usize {
+        self.first_position + self.count
+    }
+
+    /// The row for a prediction at `position`: its own, or the last one, where the block leaves its own hidden states.
+    pub(super) fn row(&self, position: usize) -> usize {
+        self.first_row + position.min(self.end().saturating_sub(1)).saturating_sub(self.first_position)
+    }
+}
+
+/// The state of one sequence in a draft model, or in the block with which the model itself predicts.
 #[derive(Debug, Default)]
 pub(super) struct DraftState {
+    /// Blocks of the draft model; the model's own block uses the sequence's.
     pub(super) table: Option<BlockTable>,
     /// Number of tokens whose keys and values are in the blocks.
     pub(super) computed: usize,

@@ -9,15 +9,19 @@
 
 mod acceptance;
 mod draft;
+mod drafting;
 pub(crate) mod guess;
 mod lookup;
+mod predictor;
 pub(crate) mod proposal;
 
 use std::time::Duration;
 
 use acceptance::{AcceptanceEstimate, AcceptanceStats, MIN_SPEEDUP};
 use draft::Drafter;
+use drafting::Verifier;
 use guess::SpeculationState;
+use predictor::Predictor;
 use proposal::{FORCED, LAST_FORCED, Proposal};
 
 use crate::costs::StepCosts;
@@ -45,6 +49,7 @@ pub(crate) struct Speculator {
     /// Vocabulary size of the model.
     vocab: usize,
     drafter: Option<Drafter>,
+    predictor: Option<Predictor>,
     costs: StepCosts,
     acceptance: AcceptanceStats,
     /// Steps without proposals that were measured.
@@ -58,8 +63,14 @@ pub(crate) struct Speculator {
 }
 
 impl Speculator {
-    /// A speculator for steps within `bounds` of a model of `vocab` tokens, with a draft model if there is one.
-    pub(crate) fn new(bounds: &StepBounds, vocab: usize, draft: Option<Box<dyn Forward>>) -> Speculator {
+    /// A speculator for steps within `bounds` of a model of `vocab` tokens, with a draft model if there is one, and with
+    /// the model's own block if it `predicts`.
+    pub(crate) fn new(
+        bounds: &StepBounds,
+        vocab: usize,
+        draft: Option<Box<dyn Forward>>,
+        predicts: bool,
+    ) -> Speculator {
         let options = Speculation {
             tokens: bounds.speculation.tokens.min(Speculation::MAX_TOKENS),
             ..bounds.speculation
@@ -70,6 +81,7 @@ impl Speculator {
             options,
             vocab,
             drafter: draft.map(|forward| Drafter::new(forward, vocab, sequences, catch_up)),
+            predictor: (predicts && options.tokens > 0).then(|| Predictor::new(bounds, vocab)),
             costs: StepCosts::new(sequences + options.max_rows()),
             acceptance: AcceptanceStats::default(),
             plain: 0,
@@ -89,16 +101,46 @@ impl Speculator {
         self.drafter.as_ref().map_or((0, 0), Drafter::blocks_and_states_used)
     }
 
+    /// Notes where in the planned step the rows of each sequence are, if its hidden states are of use afterwards.
+    pub(crate) fn place_rows(&mut self, running: &mut [Running<Sequence>]) {
+        if let Some(predictor) = &mut self.predictor {
+            predictor.place_rows(running);
+        }
+    }
+
+    /// Notes which rows of the step that ended are of tokens that their sequence kept.
+    pub(crate) fn keep_rows(&mut self, running: &mut [Running<Sequence>]) {
+        if let Some(predictor) = &mut self.predictor {
+            predictor.keep_rows(running);
+        }
+    }
+
+    /// Makes use of the hidden states of the last step, before the next one replaces them.
+    pub(crate) fn follow(&mut self, forward: &mut dyn Forward, running: &mut [Running<Sequence>]) {
+        if let Some(predictor) = &mut self.predictor {
+            predictor.follow(forward, running);
+        }
+    }
+
     /// Proposes tokens for the sequences of a step that only decodes, and takes KV blocks for them.
-    pub(crate) fn propose(&mut self, running: &mut [Running<Sequence>], clock: &dyn Fn() -> Duration) {
+    pub(crate) fn propose(
+        &mut self,
+        forward: &mut dyn Forward,
+        running: &mut [Running<Sequence>],
+        clock: &dyn Fn() -> Duration,
+    ) {
         let plain = running.iter().filter(|r| r.rows > 0).count();
         let replays: usize = running.iter().map(Running::replays).sum();
         if self.options.tokens == 0 || plain == 0 || self.is_baseline_step() {
             return;
         }
         self.guess(running);
+        let verifier = Verifier { options: &self.options, costs: &self.costs, all: &self.acceptance };
         if let Some(drafter) = &mut self.drafter {
-            drafter.propose(&self.options, &self.costs, &self.acceptance, running, clock);
+            drafter.propose(verifier, running, clock);
+        }
+        if let Some(predictor) = &mut self.predictor {
+            predictor.propose(forward, verifier, running, clock);
         }
         for running in running.iter_mut() {
             let room = running.proposal_room();
