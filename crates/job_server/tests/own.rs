@@ -201,6 +201,7 @@ async fn ends_can_be_undone() {
 async fn jobs_are_listed_and_counted() {
     let server = Server::new();
     let mut made = Vec::new();
+    // Several of them are made in one millisecond.
     for _ in 0..3 {
         made.push(server.job(chat()).await);
     }
