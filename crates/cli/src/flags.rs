@@ -58,7 +58,8 @@ impl Kv {
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct Prompts {
     /// On a CPU with AMX (tier `amx`), multiply quantized weights by prompts in tiles: two to three times as fast. Answers that come
-    /// back in a later prompt are read once more; with `--prompt-tiles=false` they are not. Text may differ between the two.
+    /// back in a later prompt are read once more, while nobody asks for anything if there is time; with `--prompt-tiles=false` they
+    /// are not. Text may differ between the two.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set)]
     #[arg(default_value_t = true, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     #[arg(env = "GRISTMILL_PROMPT_TILES", help_heading = "Machine")]

@@ -64,6 +64,10 @@ impl Completer {
         Completer { vocabulary, counters, watch, meter: Meter::default(), scratch }
     }
 
+    pub(crate) fn vocabulary(&self) -> &Arc<dyn Vocabulary> {
+        &self.vocabulary
+    }
+
     /// Takes the sequence's rows of `logits`, whether they are needed or not: scores its prompt with the first ones,
     /// and samples with those of its last row and of its proposed tokens. `now` is when they were computed.
     pub(crate) fn complete(
@@ -134,13 +138,19 @@ impl Completer {
 
     /// The prompt is computed.
     fn end_prompt(&mut self, sequence: &mut Sequence) -> Next {
-        self.counters.prompt_tokens.fetch_add(sequence.prompt_len as u64, Relaxed);
-        self.counters.cached_tokens.fetch_add(sequence.usage().cached_tokens as u64, Relaxed);
+        if !sequence.warms {
+            self.counters.prompt_tokens.fetch_add(sequence.prompt_len as u64, Relaxed);
+            self.counters.cached_tokens.fetch_add(sequence.usage().cached_tokens as u64, Relaxed);
+        }
         sequence.end_prompt()
     }
 
-    /// Ends a sequence in any state: counts it, and sends the last event to its outbox.
+    /// Ends a sequence in any state: counts it, and sends the last event to its outbox. One that warms the prefix cache
+    /// has neither.
     pub(crate) fn end(&self, sequence: &mut Sequence, outcome: Result<FinishReason, Error>, now: Duration) {
+        if sequence.warms {
+            return;
+        }
         if sequence.is_new() {
             self.counters.leaves_queue(sequence.queued_tokens());
         }

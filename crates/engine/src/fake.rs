@@ -265,6 +265,12 @@ impl Forward for FakeModel {
         }
         Ok(&self.logits)
     }
+
+    /// Writes all of the KV cache and changes all states, stopped or not.
+    fn forward_unless(&mut self, rows: &Rows<'_>, stop: &dyn Fn() -> bool) -> Result<Option<&[f32]>, String> {
+        let logits = self.forward(rows)?;
+        Ok((!stop()).then_some(logits))
+    }
 }
 
 /// The fake model with something done around each step: a delay, a check, an accident.
@@ -333,7 +339,7 @@ where
         Ok(&self.logits)
     }
 
-    /// Writes all of the KV cache, stopped or not.
+    /// As the model: stopped or not, the step is computed.
     fn forward_unless(&mut self, rows: &Rows<'_>, stop: &dyn Fn() -> bool) -> Result<Option<&[f32]>, String> {
         let logits = self.forward(rows)?;
         Ok((!stop()).then_some(logits))

@@ -51,6 +51,15 @@ pub(crate) trait Worker {
     /// Told of the last turn on the device.
     fn watch_turn(&mut self, ended: Option<EndedTurn>);
 
+    /// Begins work that nobody waits for or asked for, if there is some: whatever arrives ends it. True if there is
+    /// something to do now.
+    fn begin_spare_work(&mut self, _now: Duration) -> bool {
+        false
+    }
+
+    /// Has spare work cancelled.
+    fn end_spare_work(&mut self) {}
+
     /// Ends the time that counts as a wait for the device.
     fn end_wait(&mut self, now: Duration);
 
@@ -141,11 +150,17 @@ impl<T> Inbox<T> {
             if state.deadline.is_some_and(|deadline| self.now() >= deadline) {
                 return None;
             }
+            if state.closed {
+                worker.end_spare_work();
+            }
             if !worker.is_idle() {
                 return Some(state.deadline);
             }
             if state.closed {
                 return None;
+            }
+            if worker.begin_spare_work(self.now()) {
+                return Some(state.deadline);
             }
             member.rest();
             worker.watch_turn(member.take_ended());

@@ -49,6 +49,7 @@ mod states;
 mod stats;
 mod step;
 mod times;
+mod warming;
 
 pub use constraint::{Constrain, Constraint};
 pub use device::{

@@ -95,6 +95,11 @@ impl<S: SchedulerSequence> Scheduler<S> {
         &self.pool
     }
 
+    /// All sequences, those that run first.
+    pub(crate) fn sequences(&self) -> impl Iterator<Item = &S> {
+        self.running.iter().map(|running| &running.sequence).chain(&self.waiting)
+    }
+
     /// Puts a sequence into the queue.
     pub(crate) fn enqueue(&mut self, sequence: S) {
         let block_tokens = self.pool.block_tokens();

@@ -9,9 +9,10 @@ use text::StopMatcher;
 
 use crate::params::invalid;
 use crate::sample::{ConstraintState, EndTokens, Sampler, SamplerScratch, score};
+use crate::warming::Text;
 use crate::{
-    Caller, Detokenizer, Error, Event, FinishReason, MatchedStop, Outbox, Refused, Request, Timings,
-    TokenLogprobs, Usage, Vocabulary,
+    Caller, Detokenizer, Error, Event, FinishReason, MatchedStop, Outbox, Priority, ReceiverGone, Refused,
+    Request, Timings, TokenLogprobs, Usage, Vocabulary,
 };
 
 /// A request with all of its state except KV blocks, which only running sequences have.
@@ -49,6 +50,8 @@ pub(crate) struct Sequence {
     deadline: Option<Duration>,
     pub(crate) caller: Caller,
     pub(crate) salt: u64,
+    /// Nobody's request: it is computed for the prefix cache, while there is nothing else to do.
+    pub(crate) warms: bool,
     /// The model computes generated tokens otherwise than prompts.
     pub(crate) prefill_differs: bool,
     /// Prompt tokens found in the prefix cache.
@@ -68,6 +71,15 @@ struct Scores {
     count: usize,
     /// `[positions]`: of the token after each.
     found: Vec<TokenLogprobs>,
+}
+
+/// Takes the events of a sequence that nobody asked for.
+struct Nobody;
+
+impl Outbox for Nobody {
+    fn put(&mut self, _event: Event) -> Result<(), ReceiverGone> {
+        Ok(())
+    }
 }
 
 /// Whether a sequence continues after a token.
@@ -125,6 +137,7 @@ impl Sequence {
             deadline: request.time_limit.map(|limit| now + limit),
             caller: request.caller,
             salt: request.cache_salt,
+            warms: false,
             prefill_differs: false,
             cached: 0,
             submitted: now,
@@ -135,6 +148,18 @@ impl Sequence {
             completion_time: Duration::ZERO,
             tokens,
         }
+    }
+
+    /// A sequence that computes a text for the prefix cache.
+    pub(crate) fn warming(text: Text, vocabulary: &Arc<dyn Vocabulary>, now: Duration) -> Sequence {
+        let Text { tokens: prompt, salt: cache_salt } = text;
+        // No client has this number, so none waits longer for it.
+        let caller = Caller { priority: Priority::Batch, client: u64::MAX };
+        let (max_tokens, max_wait) = (Some(0), Some(Duration::MAX));
+        let request = Request { prompt, cache_salt, caller, max_tokens, max_wait, ..Request::default() };
+        let context = request.prompt.len();
+        let sequence = Sequence::new(request, 0, context, vocabulary, Box::new(Nobody), now);
+        Sequence { warms: true, prefill_differs: true, ..sequence }
     }
 
     /// Most tokens worth proposing: the step chooses one more, which must not pass the end.

@@ -49,6 +49,9 @@ pub struct Stats {
     pub restored_tokens: u64,
     /// Tokens computed again because a recurrent state was taken back after wrong proposals.
     pub replayed_tokens: u64,
+    /// Tokens of prompts and their answers computed while there was nothing else to do, for the prefix cache. In no other
+    /// figure, and their time counts as idle.
+    pub warmed_tokens: u64,
     /// Tokens generated.
     pub generated_tokens: u64,
     /// Steps computed.
@@ -131,6 +134,7 @@ pub(crate) struct Counters {
     pub(crate) state_restores: AtomicU64,
     pub(crate) restored_tokens: AtomicU64,
     pub(crate) replayed_tokens: AtomicU64,
+    pub(crate) warmed_tokens: AtomicU64,
     pub(crate) generated_tokens: AtomicU64,
     pub(crate) steps: AtomicU64,
     pub(crate) preemptions: AtomicU64,
@@ -195,6 +199,7 @@ impl Counters {
             state_restores: self.state_restores.load(Relaxed),
             restored_tokens: self.restored_tokens.load(Relaxed),
             replayed_tokens: self.replayed_tokens.load(Relaxed),
+            warmed_tokens: self.warmed_tokens.load(Relaxed),
             generated_tokens: self.generated_tokens.load(Relaxed),
             steps: self.steps.load(Relaxed),
             preemptions: self.preemptions.load(Relaxed),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
 use kernels::NO_STATE;
@@ -21,6 +21,7 @@ use crate::scheduler::{Plan, Scheduler};
 use crate::sequence::{Next, Sequence};
 use crate::speculate::Speculator;
 use crate::stats::{Counters, StepReport, Watch};
+use crate::warming::{Text, Warming};
 use crate::{Caller, Error, FinishReason, Forward, Rows, SequenceRows, Vocabulary};
 
 /// Everything the engine's thread owns.
@@ -29,6 +30,8 @@ pub(crate) struct EngineCore<F> {
     scheduler: Scheduler<Sequence>,
     completer: Completer,
     speculator: Speculator,
+    /// What to compute while there is nothing else to do.
+    warming: Warming,
     max_wait: Duration,
     /// `[rows]`: the tokens of the current step.
     tokens: Vec<u32>,
@@ -109,11 +112,28 @@ impl<F: Forward> Worker for EngineCore<F> {
 
     fn accept(&mut self, mut sequence: Sequence) {
         sequence.prefill_differs = self.forward.prefill_numerics_differ();
+        self.end_spare_work();
+        self.warming.forget_beginnings_of(&sequence.tokens, sequence.salt);
         self.scheduler.enqueue(sequence);
     }
 
     fn is_idle(&self) -> bool {
         self.scheduler.waiting.is_empty() && self.scheduler.running.is_empty()
+    }
+
+    fn begin_spare_work(&mut self, now: Duration) -> bool {
+        let Some(text) = self.warming.take() else { return false };
+        self.scheduler.enqueue(Sequence::warming(text, self.completer.vocabulary(), now));
+        true
+    }
+
+    /// What is left of it is done later.
+    fn end_spare_work(&mut self) {
+        let EngineCore { scheduler, warming, .. } = self;
+        for sequence in scheduler.sequences().filter(|sequence| sequence.warms && !sequence.is_cancelled()) {
+            sequence.cancel_flag().store(true, Release);
+            warming.put(Text { tokens: sequence.tokens.clone(), salt: sequence.salt });
+        }
     }
 
     fn watch_turn(&mut self, ended: Option<EndedTurn>) {
@@ -150,7 +170,7 @@ impl<F: Forward> EngineCore<F> {
         prefix_cache: bool,
     ) -> EngineCore<F> {
         let new_pool = if prefix_cache { BlockPool::with_prefix_cache } else { BlockPool::new };
-        let states = forward.states();
+        let (states, room) = (forward.states(), forward.blocks() * forward.block_tokens());
         let pool = new_pool(forward.blocks(), forward.block_tokens()).with_states(states);
         let bounds = bounds.with_states(states);
         let mut scratch = SamplerScratch::new(forward.vocab(), forward.context());
@@ -159,6 +179,7 @@ impl<F: Forward> EngineCore<F> {
             scheduler: Scheduler::new(pool, bounds),
             completer: Completer::new(vocabulary, counters, watch, scratch),
             speculator: Speculator::new(&bounds, forward.vocab(), draft, forward.predicts()),
+            warming: Warming::new(bounds.snapshots.least, if prefix_cache { room } else { 0 }),
             max_wait,
             tokens: Vec::with_capacity(bounds.max_rows()),
             want: Vec::with_capacity(bounds.max_logit_rows()),
@@ -180,7 +201,7 @@ impl<F: Forward> EngineCore<F> {
     /// Begins to wait for a turn, if there is something to do: drops what is cancelled or overdue and returns how
     /// urgent the rest is.
     pub(crate) fn begin_wait(&mut self, now: Duration) -> Option<Urgency> {
-        self.completer.meter.busy(now, &self.completer.counters.times);
+        self.begin_busy(now);
         self.sweep(now);
         if self.is_idle() {
             self.update_gauges();
@@ -192,16 +213,29 @@ impl<F: Forward> EngineCore<F> {
         Some(self.scheduler.urgency())
     }
 
+    /// Whether the only work is for the prefix cache. Its time counts as idle, and it is in no other figure.
+    pub(crate) fn only_warms(&self) -> bool {
+        let mut sequences = self.scheduler.sequences().peekable();
+        sequences.peek().is_some() && sequences.all(|sequence| sequence.warms)
+    }
+
+    fn begin_busy(&mut self, now: Duration) {
+        if !self.only_warms() {
+            self.completer.meter.busy(now, &self.completer.counters.times);
+        }
+    }
+
     /// Ends cancelled and overdue sequences, then computes one batch within `turn`. Returns its number of rows.
     pub(crate) fn step(&mut self, clock: &dyn Fn() -> Duration, turn: &mut dyn Turn) -> usize {
         let began = clock();
         self.end_wait(began);
-        self.completer.meter.busy(began, &self.completer.counters.times);
+        self.begin_busy(began);
         self.sweep(began);
+        let only_warms = self.only_warms();
         let plan = self.scheduler.plan(began, turn.foreign_stall());
         self.completer.counters.preemptions.fetch_add(plan.preempted as u64, Relaxed);
         for running in &mut self.scheduler.running {
-            if running.sequence.is_new() {
+            if running.sequence.is_new() && !running.sequence.warms {
                 self.completer.counters.leaves_queue(running.sequence.queued_tokens());
                 running.sequence.start(began);
             }
@@ -218,17 +252,20 @@ impl<F: Forward> EngineCore<F> {
             self.speculator.place_rows(&mut self.scheduler.running);
             let Some(decoded) = self.compute(only_decodes, clock, turn) else { return rows };
             self.speculator.keep_rows(&mut self.scheduler.running);
-            self.completer.counters.prefill_rows.fetch_add(work.prompt_rows as u64, Relaxed);
-            self.completer.counters.steps.fetch_add(1, Relaxed);
             let took = clock().saturating_sub(began);
             if plan.rows == rows {
                 // The speculator observes steps with proposals.
                 self.scheduler.pace.observe(work, took);
                 self.scheduler.tell_speed(&self.completer.counters.speed);
             }
-            let Plan { decoding, .. } = plan;
-            let prompt_rows = work.prompt_rows;
-            self.completer.watch.step(&StepReport { rows, decoding, prompt_rows, decoded, took });
+            if only_warms {
+                self.completer.counters.warmed_tokens.fetch_add(rows as u64, Relaxed);
+            } else {
+                self.completer.counters.prefill_rows.fetch_add(work.prompt_rows as u64, Relaxed);
+                self.completer.counters.steps.fetch_add(1, Relaxed);
+                let (Plan { decoding, .. }, prompt_rows) = (plan, work.prompt_rows);
+                self.completer.watch.step(&StepReport { rows, decoding, prompt_rows, decoded, took });
+            }
         }
         self.update_gauges();
         if self.is_idle() {
@@ -271,14 +308,15 @@ impl<F: Forward> EngineCore<F> {
         clock: &dyn Fn() -> Duration,
         turn: &mut dyn Turn,
     ) -> Option<usize> {
-        let EngineCore { forward, scheduler, completer, speculator, tokens, want, .. } = self;
+        let only_warms = self.only_warms();
+        let EngineCore { forward, scheduler, completer, speculator, warming, tokens, want, .. } = self;
         let began = clock();
         prepare_states(forward, &mut scheduler.running, &completer.counters);
         let mut sequences = Vec::with_capacity(scheduler.running.len());
         let Layout { proposed, decode_rows, decode_logits } =
             lay_out(&scheduler.running, tokens, want, &mut sequences);
         let vocab = forward.vocab();
-        let may_stop = proposed == 0 && may_be_repeated(forward, scheduler, speculator);
+        let may_stop = only_warms || (proposed == 0 && may_be_repeated(forward, scheduler, speculator));
         let stop = || may_stop && turn.is_wanted();
         let rows = Rows { tokens, sequences: &sequences, want, decode_rows };
         let result = forward.forward_unless(&rows, &stop);
@@ -287,7 +325,16 @@ impl<F: Forward> EngineCore<F> {
         turn.computed();
         let weights = scheduler.pace.weights(tokens.len());
         completer.meter.split(&mut scheduler.running, weights, now, &completer.counters.times);
-        let result = result.transpose()?;
+        let Some(result) = result.transpose() else {
+            if only_warms {
+                // Its recurrent state is of no use any more, and is not left to the cache.
+                let given_up = scheduler.running.pop().map(|running| running.sequence);
+                given_up
+                    .into_iter()
+                    .for_each(|Sequence { tokens, salt, .. }| warming.put(Text { tokens, salt }));
+            }
+            return None;
+        };
         if only_decodes && result.is_ok() {
             speculator.measured(tokens.len(), proposed, now.saturating_sub(began));
         }
@@ -312,6 +359,7 @@ impl<F: Forward> EngineCore<F> {
                         Next::Continue => return true,
                         Next::Finish(reason) => {
                             running.leave_state();
+                            warming.ended(&running.sequence);
                             Ok(reason)
                         }
                     }
@@ -329,14 +377,14 @@ impl<F: Forward> EngineCore<F> {
         let EngineCore { scheduler, completer, .. } = self;
         let counters = &completer.counters;
         let requeued = scheduler.waiting.iter().filter(|s| !s.is_new()).count();
-        counters.running.store(scheduler.running.len(), Relaxed);
+        let own = scheduler.running.iter().filter(|r| !r.sequence.warms);
+        counters.running.store(own.clone().count(), Relaxed);
         counters.requeued.store(requeued, Relaxed);
-        let unfinished =
-            scheduler.running.iter().filter(|r| r.is_prefill()).map(Running::uncomputed).sum::<usize>();
+        let unfinished = own.filter(|r| r.is_prefill()).map(Running::uncomputed).sum::<usize>();
         let preempted =
             scheduler.waiting.iter().filter(|s| !s.is_new()).map(|s| s.tokens.len()).sum::<usize>();
         counters.unfinished_tokens.store(unfinished + preempted, Relaxed);
-        let all = || scheduler.running.iter().map(|r| &r.sequence).chain(&scheduler.waiting);
+        let all = || scheduler.sequences().filter(|sequence| !sequence.warms);
         let bounded = all().filter(|s| s.is_bounded()).map(Sequence::answer_left).sum();
         counters.output_tokens.store(bounded, Relaxed);
         counters.unbounded.store(all().filter(|s| !s.is_bounded()).count(), Relaxed);
@@ -358,9 +406,12 @@ fn may_be_repeated<F: Forward>(
 
 /// Makes recurrent states what they have to be before the planned rows.
 fn prepare_states<F: Forward>(forward: &mut F, running: &mut [Running<Sequence>], counters: &Counters) {
-    for spared in running.iter_mut().filter_map(|running| running.prepare_state(forward)) {
-        counters.state_restores.fetch_add(1, Relaxed);
-        counters.restored_tokens.fetch_add(spared as u64, Relaxed);
+    for running in running {
+        let spared = running.prepare_state(forward);
+        if let Some(spared) = spared.filter(|_| !running.sequence.warms) {
+            counters.state_restores.fetch_add(1, Relaxed);
+            counters.restored_tokens.fetch_add(spared as u64, Relaxed);
+        }
     }
 }
 

@@ -81,8 +81,12 @@ enum Broken {
 
 /// The fake model, held until let go at each step, or broken on purpose.
 fn gate() -> (impl Forward, Sender<Broken>) {
+    gate_of(model())
+}
+
+fn gate_of(model: FakeModel) -> (impl Forward, Sender<Broken>) {
     let (open, pass) = channel();
-    let forward = Around::new(model(), move |model: &mut FakeModel, rows: &Rows<'_>| {
+    let forward = Around::new(model, move |model: &mut FakeModel, rows: &Rows<'_>| {
         // A test that has dropped its end lets everything pass.
         let broken = pass.recv().unwrap_or(Broken::No);
         let mut logits = model.forward(rows)?.to_vec();
@@ -304,6 +308,39 @@ fn a_drain_lets_finish_what_can_and_cancels_the_rest() {
     until("the door is closed", || !handle.is_open());
     open.send(Broken::No).unwrap();
     assert_eq!(read(&from).end.unwrap().0, FinishReason::Cancelled);
+    draining.join().unwrap();
+}
+
+#[test]
+fn an_idle_engine_reads_its_answers_again_and_ends_at_once_all_the_same() {
+    let long = || {
+        let mut model = FakeModel::new(VOCAB, 2000, 500, 16);
+        model.prefill_numerics_differ = true;
+        model
+    };
+    let handle = start(long(), Limits { context: 0, ..limits() });
+    let (_t, from) = submit(&handle, request(1, 200));
+    let answer = read(&from).tokens;
+    until("it is read again", || handle.stats().warmed_tokens >= 200);
+    assert_eq!((handle.stats().running, handle.stats().steps), (0, 200), "the request's own only");
+    let mut next = request(1, 1);
+    next.prompt.extend(answer);
+    let (_t, from) = submit(&handle, next);
+    read(&from);
+    assert_eq!(handle.stats().cached_tokens, 208);
+
+    // Each step of it waits at a gate, which nobody opens once the engine is to end.
+    let (gate, open) = gate_of(long());
+    let handle = start(gate, Limits { context: 0, prefill_chunk: 16, ..limits() });
+    let (_t, from) = submit(&handle, request(1, 200));
+    (0..200).for_each(|_| open.send(Broken::No).unwrap());
+    assert_eq!(read(&from).tokens.len(), 200);
+    let draining = {
+        let handle = handle.clone();
+        std::thread::spawn(move || handle.drain(Duration::from_secs(3600)))
+    };
+    until("the door is closed", || !handle.is_open());
+    open.send(Broken::No).unwrap();
     draining.join().unwrap();
 }
 

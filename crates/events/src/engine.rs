@@ -19,8 +19,8 @@ pub(crate) struct EngineMetrics {
     kv_usage: Share,
     kv_cached: Share,
     state_snapshots: Gauge,
-    /// As [`STATE_TOTALS`].
-    state_totals: [SinceLoad; STATE_TOTALS.len()],
+    /// As [`CACHE_TOTALS`].
+    cache_totals: [SinceLoad; CACHE_TOTALS.len()],
     preemptions: SinceLoad,
     prefix_queries: SinceLoad,
     prefix_hits: SinceLoad,
@@ -38,19 +38,23 @@ type Seconds = Counter<f64, AtomicU64>;
 /// What the machine's time goes for, as labels.
 const KINDS: [&str; 2] = ["prompt", "output"];
 
-/// Totals of recurrent states, as [`state_totals`] has them: names and helps.
-const STATE_TOTALS: [(&str, &str); 3] = [
+/// Totals of recurrent states and of the prefix cache, as [`cache_totals`] has them: names and helps.
+const CACHE_TOTALS: [(&str, &str); 4] = [
     ("gristmill_state_restores", "Snapshots of recurrent states that requests went on from"),
     ("gristmill_state_restored_tokens", "Tokens that those snapshots spared"),
     (
         "gristmill_state_replayed_tokens",
         "Tokens computed again, as a recurrent state was taken back after wrong proposals",
     ),
+    (
+        "gristmill_warmed_tokens",
+        "Tokens of prompts and their answers computed for the prefix cache while the engine was idle",
+    ),
 ];
 
-/// The values of [`STATE_TOTALS`].
-fn state_totals(gauges: &Gauges) -> [u64; STATE_TOTALS.len()] {
-    [gauges.state_restores, gauges.state_restored_tokens, gauges.state_replayed_tokens]
+/// The values of [`CACHE_TOTALS`].
+fn cache_totals(gauges: &Gauges) -> [u64; CACHE_TOTALS.len()] {
+    [gauges.state_restores, gauges.state_restored_tokens, gauges.state_replayed_tokens, gauges.warmed_tokens]
 }
 
 /// A total that begins anew with each load, as a counter that goes on.
@@ -111,7 +115,7 @@ impl EngineMetrics {
                 "gristmill_state_snapshots",
                 "Snapshots of recurrent states that are kept for equal prefixes",
             ),
-            state_totals: STATE_TOTALS.map(|(name, help)| SinceLoad::new(f, name, help)),
+            cache_totals: CACHE_TOTALS.map(|(name, help)| SinceLoad::new(f, name, help)),
             prefill_rows: SinceLoad::new(
                 f,
                 "gristmill_prefill_rows",
@@ -136,7 +140,7 @@ impl EngineMetrics {
     /// The engine's totals begin anew, as it was just started.
     pub(crate) fn begin(&self) {
         let totals = [&self.preemptions, &self.prefix_queries, &self.prefix_hits, &self.prefill_rows];
-        totals.into_iter().chain(&self.state_totals).for_each(SinceLoad::begin);
+        totals.into_iter().chain(&self.cache_totals).for_each(SinceLoad::begin);
         self.machine_last.iter().for_each(|last| last.store(0, Ordering::Relaxed));
     }
 
@@ -152,7 +156,7 @@ impl EngineMetrics {
         self.prefix_queries.set(gauges.prefix_queries);
         self.prefix_hits.set(gauges.prefix_hits);
         self.prefill_rows.set(gauges.prefill_rows);
-        self.state_totals.iter().zip(state_totals(gauges)).for_each(|(total, now)| total.set(now));
+        self.cache_totals.iter().zip(cache_totals(gauges)).for_each(|(total, now)| total.set(now));
         let times = [gauges.prompt_time, gauges.output_time].into_iter().zip(&self.machine_last);
         for ((time, last), seconds) in times.zip(&self.machine) {
             let now = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

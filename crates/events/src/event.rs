@@ -357,6 +357,8 @@ pub struct Gauges {
     pub state_restored_tokens: u64,
     /// Tokens computed again since the load, as proposed tokens after them were wrong.
     pub state_replayed_tokens: u64,
+    /// Tokens computed for the prefix cache since the load, while nobody asked for anything.
+    pub warmed_tokens: u64,
     /// Preemptions since the load.
     pub preemptions: u64,
     /// Prompt tokens that were looked up among the kept ones since the load.
@@ -411,6 +413,7 @@ impl Gauges {
         self.state_restores += other.state_restores;
         self.state_restored_tokens += other.state_restored_tokens;
         self.state_replayed_tokens += other.state_replayed_tokens;
+        self.warmed_tokens += other.warmed_tokens;
         self.preemptions += other.preemptions;
         self.prefix_queries += other.prefix_queries;
         self.prefix_hits += other.prefix_hits;

@@ -251,6 +251,7 @@ fn of_engine(engine: &engine::Handle) -> Gauges {
         state_restores: stats.state_restores,
         state_restored_tokens: stats.restored_tokens,
         state_replayed_tokens: stats.replayed_tokens,
+        warmed_tokens: stats.warmed_tokens,
         preemptions: stats.preemptions,
         prefix_queries: stats.prompt_tokens,
         prefix_hits: stats.cached_tokens,

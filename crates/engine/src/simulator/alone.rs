@@ -9,14 +9,26 @@ fn simulate(seed: u64) -> Outcomes {
     let mut cancel_at: Vec<Option<usize>> = Vec::new();
     let mut steps = 0;
     let mut idle_time = Duration::ZERO;
+    // Nothing arrives until all is done.
+    let mut quiet = false;
     while engine.requests.len() < 40 || !engine.core.is_idle() {
         if engine.core.is_idle() {
             let pause = Duration::from_micros(chance.below(900) as u64);
             engine.set_clock(engine.now() + pause);
             idle_time += pause;
+            let now = engine.now();
+            engine.core.begin_spare_work(now);
+            quiet = false;
         }
-        let arrivals =
-            if engine.requests.len() < 40 && chance.below(3) == 0 { 1 + chance.below(5) } else { 0 };
+        if chance.below(50) == 0 {
+            engine.core.end_spare_work();
+            quiet = true;
+        }
+        let arrivals = if engine.requests.len() < 40 && !quiet && chance.below(3) == 0 {
+            1 + chance.below(5)
+        } else {
+            0
+        };
         for _ in 0..arrivals {
             let now = engine.now();
             let sequence = engine.submit(&mut chance, now);
@@ -33,11 +45,15 @@ fn simulate(seed: u64) -> Outcomes {
             assert!(!late || asked.seen.lock().unwrap().end.is_some(), "seed {seed}: cancelled one lives on");
         }
         let idle = engine.core.is_idle();
+        let (began, only_warms) = (engine.now(), engine.core.only_warms());
         let rows = engine.step(&mut Undivided { wanted: chance.below(8) == 0 });
         assert!(
             rows > 0 || idle || engine.core.is_idle(),
             "seed {seed}: a step without rows and without an end"
         );
+        if only_warms {
+            idle_time += engine.now() - began;
+        }
         steps += 1;
         assert!(steps < 100_000, "seed {seed}: no end");
         let stats = engine.stats();
@@ -63,6 +79,7 @@ fn a_hundred_thousand_requests() {
         "expired",
         "preempted",
         "cached",
+        "warmed",
         "accepted",
         "wrong",
         "scored",

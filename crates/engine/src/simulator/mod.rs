@@ -437,6 +437,7 @@ impl SimulatedEngine {
         assert_eq!(ends, self.requests.len() as u64, "seed {seed}: each request is counted once");
         outcomes.insert("preempted", stats.preemptions as usize);
         outcomes.insert("cached", stats.cached_tokens as usize);
+        outcomes.insert("warmed", stats.warmed_tokens as usize);
         outcomes.insert("restored", stats.state_restores as usize);
         outcomes.insert("replayed", stats.replayed_tokens as usize);
         outcomes.insert("accepted", stats.accepted_tokens as usize);

@@ -16,6 +16,11 @@ struct Hybrid {
     vocabulary: Arc<dyn Vocabulary>,
     clock: Duration,
     states: usize,
+    /// Nothing is asked for between two turns for as long as there is something to do all the same, of which so many
+    /// steps are given up; none if the next turn follows at once.
+    pauses: Option<usize>,
+    /// Time of these pauses.
+    paused: Duration,
 }
 
 impl Hybrid {
@@ -35,11 +40,17 @@ impl Hybrid {
             None,
             limits.prefix_cache,
         );
-        Hybrid { core, counters, vocabulary, clock: Duration::ZERO, states }
+        let (clock, paused) = (Duration::ZERO, Duration::ZERO);
+        Hybrid { core, counters, vocabulary, clock, states, pauses: None, paused }
     }
 
     fn submit(&mut self, prompt: &[u32], answer: usize) -> Arc<Mutex<Seen>> {
+        self.submit_for(Caller::default(), prompt, answer)
+    }
+
+    fn submit_for(&mut self, caller: Caller, prompt: &[u32], answer: usize) -> Arc<Mutex<Seen>> {
         let request = Request {
+            caller,
             prompt: prompt.to_vec(),
             params: Params { temperature: 0.0, ..Params::default() },
             max_tokens: Some(answer),
@@ -55,14 +66,32 @@ impl Hybrid {
 
     fn run(&mut self) -> Stats {
         while !self.core.is_idle() {
-            self.clock += MILLISECOND;
-            let now = self.clock;
-            self.core.step(&|| now, &mut Undivided::default());
+            self.step(false);
         }
         let stats = self.stats();
         assert!(stats.state_snapshots <= self.states);
         assert_eq!(self.core.states_used(), stats.state_snapshots, "a state is lost");
         stats
+    }
+
+    /// A step, which is given up if it may be and work is `wanted` that somebody waits for. Returns its rows.
+    fn step(&mut self, wanted: bool) -> usize {
+        self.clock += MILLISECOND;
+        let now = self.clock;
+        self.core.step(&|| now, &mut Undivided { wanted })
+    }
+
+    /// Does what there is to do while nobody asks for anything.
+    fn pause(&mut self) {
+        let Some(mut given_up) = self.pauses else { return };
+        let began = self.clock;
+        while self.core.begin_spare_work(self.clock) {
+            while !self.core.is_idle() {
+                self.step(given_up > 0);
+                given_up = given_up.saturating_sub(1);
+            }
+        }
+        self.paused += self.clock - began;
     }
 
     fn stats(&self) -> Stats {
@@ -97,6 +126,7 @@ fn chat(engine: &mut Hybrid) -> (u64, u64, Vec<u32>) {
         answers.extend(&answer);
         history.extend(answer);
         history.extend(text(turn, 20));
+        engine.pause();
     }
     let stats = engine.stats();
     (stats.prompt_tokens, stats.prefill_rows, answers)
@@ -130,6 +160,59 @@ fn a_chat_goes_on_from_its_prompts_where_answers_are_computed_otherwise() {
     let (arrived, computed, _) = chat(&mut engine);
     let (answers, tails) = (7 * 100, 8 * BLOCK as u64);
     assert!(computed <= 300 + 7 * 20 + answers + tails, "{computed} of {arrived}");
+}
+
+/// Such an answer is computed again while nobody asks for anything, and is in no figure but one.
+#[test]
+fn fault_answers_are_read_again_before_the_next_turn() {
+    for (states, wanted) in [(0, 0), (4, 0), (4, 3), (0, 3)] {
+        let mut engine = Hybrid::new(states, &limits(Speculation::OFF), true);
+        let plain = chat(&mut Hybrid::new(states, &limits(Speculation::OFF), true));
+        engine.pauses = Some(wanted);
+        let (arrived, computed, answers) = chat(&mut engine);
+        assert_eq!((arrived, &answers), (plain.0, &plain.2));
+        assert!(computed * 100 <= arrived * 12, "{computed} of {arrived} with {states} states");
+        let stats = engine.stats();
+        assert_eq!(stats.stopped + stats.reached_length + stats.cancelled + stats.failed, 8);
+        let least = plain.1 - computed;
+        assert!(stats.warmed_tokens >= least, "{} of {least}", stats.warmed_tokens);
+        assert!(stats.idle_time >= engine.paused && engine.paused > Duration::ZERO);
+        assert_eq!(stats.prompt_time + stats.completion_time + stats.idle_time, engine.clock);
+    }
+}
+
+/// A request that arrives ends it, and what was computed is in the cache; what has no next turn is not read again.
+#[test]
+fn spare_work_ends_when_a_request_arrives() {
+    let mut engine = Hybrid::new(4, &limits(Speculation::OFF), true);
+    let prompt = text(0, 300);
+    let answer = engine.ask(&prompt, 1000);
+    assert!(engine.core.begin_spare_work(engine.clock) && !engine.core.is_idle());
+    (0..4).for_each(|_| assert!(engine.step(false) > 0));
+    assert_eq!(engine.stats().running, 0, "nobody's request");
+    let before = engine.stats().prefill_rows;
+    engine.ask(&text(1, 50), 1);
+    assert_eq!(engine.stats().prefill_rows - before, 50);
+    // It is taken up where it was left, given up within a step for another, and done.
+    assert!(engine.core.begin_spare_work(engine.clock));
+    engine.step(true);
+    assert!(engine.core.is_idle());
+    engine.pauses = Some(0);
+    engine.pause();
+    let before = engine.stats().prefill_rows;
+    engine.ask(&[prompt, answer, text(2, 20)].concat(), 1);
+    assert!(engine.stats().prefill_rows - before <= 20 + BLOCK as u64);
+    assert!(!engine.core.begin_spare_work(engine.clock), "one token is no answer to read again");
+    let batch = Caller { priority: Priority::Batch, client: 0 };
+    engine.submit_for(batch, &text(3, 50), 100);
+    engine.run();
+    assert!(!engine.core.begin_spare_work(engine.clock), "batch work has no next turn");
+    let mut uncached = Hybrid::new(4, &Limits { prefix_cache: false, ..limits(Speculation::OFF) }, true);
+    uncached.ask(&text(0, 300), 100);
+    assert!(!uncached.core.begin_spare_work(uncached.clock), "no cache");
+    let mut alike = Hybrid::new(4, &limits(Speculation::OFF), false);
+    alike.ask(&text(0, 300), 100);
+    assert!(!alike.core.begin_spare_work(alike.clock), "the answer is in the cache");
 }
 
 #[test]
