@@ -1,36 +1,32 @@
 //! Connections to one upstream: HTTP/1.1 with keep-alive, opened when needed, given back when an answer has ended.
 //!
-//! Our own, as what follows a failure depends on whether the request was written: hyper gives back a request that it has
-//! not begun to write, and such a one may go anywhere else.
+//! Our own for two reasons. What follows a failure depends on whether the request was written: one of which no byte was
+//! may go anywhere else. And what an idle stream holds is counted in sockets here; a library's connection has a task and
+//! buffers of 36 KiB.
+
+mod body;
+mod connection;
+mod head;
+mod outgoing;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::http::{HeaderMap, Request, Response, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{Builder, SendRequest};
-use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::address::Address;
+use connection::{Broken, Connection};
+use head::Head;
+pub(crate) use outgoing::Outgoing;
 
-/// Bytes of an answer's head, and of what is read ahead of its body.
-const READ_BYTES: usize = 64 << 10;
-/// Lines of an answer's head.
-const MAX_HEADERS: usize = 128;
 /// A connection idle for longer is not used again: most servers close theirs after a minute or more.
 const IDLE: Duration = Duration::from_secs(20);
 /// Idle connections kept to one upstream.
 const MAX_IDLE: usize = 512;
-/// For a connection that was given back to be ready for its next request.
-const READY: Duration = Duration::from_millis(5);
-
-type Sender = SendRequest<Full<Bytes>>;
-
 /// The connections to one upstream.
 pub(crate) struct Client {
     address: Address,
@@ -39,7 +35,7 @@ pub(crate) struct Client {
 }
 
 struct Idle {
-    sender: Sender,
+    connection: Connection,
     since: Instant,
 }
 
@@ -66,9 +62,8 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     /// Headers.
     pub(crate) headers: HeaderMap,
-    body: Incoming,
     /// Given back to the client when the body has ended.
-    sender: Option<Sender>,
+    connection: Option<Connection>,
     client: Arc<Client>,
 }
 
@@ -99,7 +94,7 @@ impl Client {
     /// No connection, a connection that broke, or no head in time.
     pub(crate) async fn send(
         self: &Arc<Self>,
-        request: Request<Full<Bytes>>,
+        request: Outgoing,
         connect: Duration,
         first: Duration,
     ) -> Result<Answer, SendError> {
@@ -108,58 +103,44 @@ impl Client {
         let mut request = request;
         // A server may close an idle connection at the moment at which it is used again: what was not written is
         // written on another one.
-        if let Some(mut sender) = self.take_idle().await {
-            let sent = tokio::time::timeout_at(deadline, sender.try_send_request(request)).await;
-            match sent.map_err(timed_out)? {
-                Ok(response) => return Ok(self.answer(response, sender)),
-                Err(mut error) => match error.take_message() {
+        if let Some(mut connection) = self.take_idle() {
+            let asked = tokio::time::timeout_at(deadline, connection.ask(request)).await;
+            match asked.map_err(timed_out)? {
+                Ok(head) => return Ok(self.answer(head, connection)),
+                Err(broken) => match connection.take_unsent() {
                     Some(unsent) => request = unsent,
-                    None => return Err(SendError::Reset(shown(&error.into_error()))),
+                    None => return Err(SendError::Reset(broken.why)),
                 },
             }
         }
-        let mut sender = tokio::time::timeout(connect, self.open())
+        let mut connection = tokio::time::timeout(connect, self.open())
             .await
             .map_err(|_| SendError::Connect(format!("no connection within {connect:?}")))??;
-        let sent = tokio::time::timeout_at(deadline, sender.try_send_request(request)).await;
-        match sent.map_err(timed_out)? {
-            Ok(response) => Ok(self.answer(response, sender)),
-            Err(mut error) => match error.take_message() {
-                Some(_) => Err(SendError::NotWritten),
-                None => Err(SendError::Reset(shown(&error.into_error()))),
-            },
+        let asked = tokio::time::timeout_at(deadline, connection.ask(request)).await;
+        match asked.map_err(timed_out)? {
+            Ok(head) => Ok(self.answer(head, connection)),
+            Err(Broken { begun: false, .. }) => Err(SendError::NotWritten),
+            Err(Broken { why, .. }) => Err(SendError::Reset(why)),
         }
     }
 
-    fn answer(self: &Arc<Self>, response: Response<Incoming>, sender: Sender) -> Answer {
-        let (head, body) = response.into_parts();
-        Answer {
-            status: head.status,
-            headers: head.headers,
-            body,
-            sender: Some(sender),
-            client: self.clone(),
-        }
+    fn answer(self: &Arc<Self>, head: Head, connection: Connection) -> Answer {
+        let Head { status, headers, .. } = head;
+        Answer { status, headers, connection: Some(connection), client: self.clone() }
     }
 
-    /// The connection that was given back last, if it is ready.
-    async fn take_idle(&self) -> Option<Sender> {
+    /// The connection that was given back last, if the server has not left it.
+    fn take_idle(&self) -> Option<Connection> {
         loop {
             let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-            let mut sender = idle.sender;
-            if sender.is_closed() || idle.since.elapsed() > IDLE {
-                continue;
-            }
-            if sender.is_ready() {
-                return Some(sender);
-            }
-            if matches!(tokio::time::timeout(READY, sender.ready()).await, Ok(Ok(()))) {
-                return Some(sender);
+            let mut connection = idle.connection;
+            if idle.since.elapsed() <= IDLE && connection.is_ready() {
+                return Some(connection);
             }
         }
     }
 
-    async fn open(&self) -> Result<Sender, SendError> {
+    async fn open(&self) -> Result<Connection, SendError> {
         let failed = |error: &dyn std::fmt::Display| SendError::Connect(error.to_string());
         let Address { host, ip, port, .. } = &self.address;
         let stream = match ip {
@@ -170,46 +151,30 @@ impl Client {
         // A request is one or two small writes.
         let _ = stream.set_nodelay(true);
         match &self.tls {
-            None => self.handshake(TokioIo::new(stream)).await,
+            None => Ok(Connection::new(stream)),
             Some((connector, name)) => {
                 let stream = connector.connect(name.clone(), stream).await.map_err(|error| failed(&error))?;
-                self.handshake(TokioIo::new(stream)).await
+                Ok(Connection::new(stream))
             }
         }
     }
 
-    async fn handshake<T>(&self, io: TokioIo<T>) -> Result<Sender, SendError>
-    where
-        T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-    {
-        let mut builder = Builder::new();
-        builder.max_buf_size(READ_BYTES).max_headers(MAX_HEADERS);
-        let (sender, connection) =
-            builder.handshake(io).await.map_err(|error| SendError::Connect(shown(&error)))?;
-        // Ends when the sender is dropped or the upstream closes.
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection to an upstream ended");
-            }
-        });
-        Ok(sender)
-    }
-
-    fn give_back(&self, sender: Sender) {
-        if sender.is_closed() {
+    fn give_back(&self, mut connection: Connection) {
+        if !connection.is_ready() {
             return;
         }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() >= MAX_IDLE {
             idle.remove(0);
         }
-        idle.push(Idle { sender, since: Instant::now() });
+        idle.push(Idle { connection, since: Instant::now() });
     }
 
-    /// Drops the connections that nobody used for long. Called now and then, so that none is kept for ever.
+    /// Drops the connections that nobody used for long, and those that the server has left. Called now and then, so that
+    /// none is kept for ever.
     pub(crate) fn drop_idle(&self) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|idle| idle.since.elapsed() <= IDLE && !idle.sender.is_closed());
+        idle.retain_mut(|idle| idle.since.elapsed() <= IDLE && idle.connection.is_ready());
     }
 }
 
@@ -219,25 +184,14 @@ impl Answer {
     /// # Errors
     /// A body that ends before its length, or whose connection breaks.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, String> {
-        loop {
-            match self.body.frame().await {
-                None => {
-                    if let Some(sender) = self.sender.take() {
-                        self.client.give_back(sender);
-                    }
-                    return Ok(None);
-                }
-                Some(Ok(frame)) => {
-                    // Trailers say nothing here.
-                    if let Ok(data) = frame.into_data()
-                        && !data.is_empty()
-                    {
-                        return Ok(Some(data));
-                    }
-                }
-                Some(Err(error)) => return Err(shown(&error)),
-            }
+        let Some(connection) = &mut self.connection else { return Ok(None) };
+        let data = connection.chunk().await?;
+        if data.is_none()
+            && let Some(connection) = self.connection.take()
+        {
+            self.client.give_back(connection);
         }
+        Ok(data)
     }
 
     /// The whole body.
@@ -270,18 +224,4 @@ impl Answer {
         whole.append(&mut more);
         Ok(Bytes::from(whole))
     }
-}
-
-/// An error with its causes, which hyper keeps apart.
-fn shown(error: &hyper::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(next) = cause {
-        let more = next.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = next.source();
-    }
-    text
 }

@@ -4,15 +4,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+use axum::http::uri::PathAndQuery;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use bytes::Bytes;
-use http_body_util::Full;
 use privacy::Clearance;
 use translation::Dialect;
 
 use crate::address::Address;
 use crate::api::{Api, Native};
-use crate::client::Client;
+use crate::client::{Client, Outgoing};
 use crate::config::{self, Discover, Kind, Tier};
 
 /// Version of Anthropic's API.
@@ -30,7 +30,17 @@ pub(crate) struct Upstream {
     pub(crate) discover: Option<Discover>,
     responses: bool,
     api_version: Option<String>,
-    headers: HeaderMap,
+    /// Lines of every request's head.
+    lines: Vec<u8>,
+    /// Whether the configuration's own headers say what is accepted, and name requests.
+    own: Own,
+}
+
+/// Headers that a request has only where the configuration has none.
+#[derive(Debug, Clone, Copy)]
+struct Own {
+    accept: bool,
+    request_id: bool,
 }
 
 /// Limits of time of an attempt.
@@ -66,6 +76,11 @@ impl Upstream {
     ) -> Result<Upstream, String> {
         let address = Address::parse(&table.url).map_err(|why| format!("url {:?} {why}", table.url))?;
         let mut headers = HeaderMap::new();
+        let host = HeaderValue::from_str(&address.authority);
+        headers.insert(header::HOST, host.map_err(|_| format!("{:?} is no host", address.authority))?);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let agent = concat!("gristmill/", env!("CARGO_PKG_VERSION"));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
         if let Some(key) = key {
             let (name, text) = match table.kind {
                 Kind::Gristmill | Kind::OpenAi => (header::AUTHORIZATION, format!("Bearer {key}")),
@@ -86,6 +101,10 @@ impl Upstream {
             let (name, value) = parsed.ok_or_else(|| format!("header {name:?} cannot be sent"))?;
             headers.insert(name, value);
         }
+        let own = Own {
+            accept: headers.contains_key(header::ACCEPT),
+            request_id: headers.contains_key(httpd::REQUEST_ID),
+        };
         Ok(Upstream {
             name: table.name.clone(),
             kind: table.kind,
@@ -96,7 +115,8 @@ impl Upstream {
             discover: table.discover,
             responses: table.responses,
             api_version: table.api_version.clone(),
-            headers,
+            lines: lines(&headers),
+            own,
         })
     }
 
@@ -116,7 +136,8 @@ impl Upstream {
             discover: None,
             responses: self.responses,
             api_version: self.api_version.clone(),
-            headers: self.headers.clone(),
+            lines: self.lines.clone(),
+            own: self.own,
         })
     }
 
@@ -154,30 +175,18 @@ impl Upstream {
         stream: bool,
         body: Bytes,
         request_id: &str,
-    ) -> Result<Request<Full<Bytes>>, String> {
-        let path = self.path(api, dialect, model, stream);
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = path.parse().map_err(|_| format!("{path:?} is no path"))?;
-        let headers = request.headers_mut();
-        headers.reserve(self.headers.len() + 5);
-        let authority = &self.client.address().authority;
-        let host = HeaderValue::from_str(authority).map_err(|_| format!("{authority:?} is no host"))?;
-        headers.insert(header::HOST, host);
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let accept = if stream { "text/event-stream" } else { "application/json" };
-        headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
-        headers.insert(
-            header::USER_AGENT,
-            HeaderValue::from_static(concat!("gristmill/", env!("CARGO_PKG_VERSION"))),
-        );
-        if let Ok(id) = HeaderValue::from_str(request_id) {
-            headers.insert(httpd::REQUEST_ID, id);
-        }
-        for (name, value) in &self.headers {
-            headers.insert(name.clone(), value.clone());
-        }
-        Ok(request)
+    ) -> Result<Outgoing, String> {
+        let path = checked(self.path(api, dialect, model, stream))?;
+        let accept: &[u8] = match (self.own.accept, stream) {
+            (true, _) => b"",
+            (false, true) => b"accept: text/event-stream\r\n",
+            (false, false) => b"accept: application/json\r\n",
+        };
+        let id = match self.own.request_id || HeaderValue::from_str(request_id).is_err() {
+            true => String::new(),
+            false => format!("{}: {request_id}\r\n", httpd::REQUEST_ID),
+        };
+        Ok(Outgoing::post(path.as_str(), &[&self.lines, accept, id.as_bytes()], body))
     }
 
     fn path(&self, api: &Api, dialect: Dialect, model: &str, stream: bool) -> String {
@@ -207,18 +216,30 @@ impl Upstream {
     }
 
     /// The request that asks for the model's load (nodes of ours).
-    pub(crate) fn get(&self, path: &str) -> Result<Request<Full<Bytes>>, String> {
-        let mut request = Request::new(Full::new(Bytes::new()));
+    pub(crate) fn get(&self, path: &str) -> Result<Outgoing, String> {
         let base = self.client.address().path.trim_end_matches("/v1");
-        *request.uri_mut() = format!("{base}{path}").parse().map_err(|_| format!("{path:?} is no path"))?;
-        let authority = &self.client.address().authority;
-        let host = HeaderValue::from_str(authority).map_err(|_| format!("{authority:?} is no host"))?;
-        request.headers_mut().insert(header::HOST, host);
-        for (name, value) in &self.headers {
-            request.headers_mut().insert(name.clone(), value.clone());
-        }
-        Ok(request)
+        let path = checked(format!("{base}{path}"))?;
+        Ok(Outgoing::get(path.as_str(), &[&self.lines]))
     }
+}
+
+/// A path that can be written.
+fn checked(path: String) -> Result<PathAndQuery, String> {
+    PathAndQuery::try_from(path.as_str()).map_err(|_| format!("{path:?} is no path"))
+}
+
+/// Header lines as they are written. What says where a body ends is the connection's to say.
+fn lines(headers: &HeaderMap) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for (name, value) in headers {
+        if [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].contains(name) {
+            continue;
+        }
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            lines.extend_from_slice(part);
+        }
+    }
+    lines
 }
 
 fn escaped(text: &str) -> String {
