@@ -64,7 +64,7 @@ pub(crate) struct CostMetrics {
 
 impl CostMetrics {
     pub(crate) fn new(price: HourlyPrice<'_>) -> (CostMetrics, Registry) {
-        let label = (Cow::Borrowed("currency"), Cow::Owned(text::escape(price.currency)));
+        let label = (Cow::Borrowed("currency"), Cow::Owned(text::escape(price.currency).into_owned()));
         let mut registry = Registry::with_labels([label].into_iter());
         let hour = Gauge::<f64, AtomicU64>::default();
         hour.set(price.amount);

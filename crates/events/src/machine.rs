@@ -35,7 +35,7 @@ impl MachineMetrics {
     pub(crate) fn new(r: &mut Registry, version: &str) -> MachineMetrics {
         let build =
             prometheus_client::metrics::family::Family::<Vec<(&'static str, String)>, Gauge>::default();
-        build.get_or_create(&vec![("version", text::escape(version))]).set(1);
+        build.get_or_create(&vec![("version", text::escape(version).into_owned())]).set(1);
         r.register("gristmill_build_info", "The program's version, as a label", build);
         MachineMetrics {
             ready: add(

@@ -89,7 +89,7 @@ impl Metrics {
         self.cost.get_or_init(|| CostMetrics::new(price));
         self.shared.price.get_or_init(|| Price {
             per_second: price.amount / 3_600.0,
-            currency: text::escape(price.currency),
+            currency: text::escape(price.currency).into_owned(),
         });
     }
 

@@ -78,7 +78,7 @@ impl ModelMetrics {
     fn new(name: &str, shared: Arc<Shared>) -> ModelMetrics {
         let mut load_families = ModelFamilies::default();
         ModelMetrics {
-            labels: [("model_name", text::escape(name)), ("engine", "0".into())],
+            labels: [("model_name", text::escape(name).into_owned()), ("engine", "0".into())],
             shared_by_many: name == OTHER,
             load: LoadMetrics::new(&mut load_families),
             load_families,

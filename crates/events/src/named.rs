@@ -1,5 +1,6 @@
 //! Series whose label values are known at run time only.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,9 +16,12 @@ use crate::{Format, text};
 #[derive(Debug, Clone)]
 pub(crate) struct NamedFamily<const N: usize, M> {
     names: [&'static str; N],
-    series: Arc<RwLock<BTreeMap<[String; N], M>>>,
+    series: Arc<RwLock<Series<N, M>>>,
     new: fn() -> M,
 }
+
+/// Metrics by their escaped label values.
+type Series<const N: usize, M> = BTreeMap<[Cow<'static, str>; N], M>;
 
 /// Most series of a family: upstreams times models of a large configuration.
 const MOST_SERIES: usize = 4_096;
@@ -30,16 +34,25 @@ impl<const N: usize, M: Clone> NamedFamily<N, M> {
 
     /// The series of these label values.
     pub(crate) fn get(&self, values: [&str; N]) -> M {
-        let mut key = values.map(text::escape);
-        if let Some(found) = self.series.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
-            return found.clone();
+        let key = values.map(text::escape);
+        if let Some(found) = find(&self.series.read().unwrap_or_else(PoisonError::into_inner), &key) {
+            return found;
         }
         let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
-        if series.len() >= MOST_SERIES {
-            key = [(); N].map(|()| "other".to_owned());
-        }
+        let key = match series.len() >= MOST_SERIES {
+            true => [(); N].map(|()| Cow::Borrowed("other")),
+            false => key.map(|value| Cow::Owned(value.into_owned())),
+        };
         series.entry(key).or_insert_with(self.new).clone()
     }
+}
+
+/// The metric of these values. Its own lifetime lets values be looked up that are not kept.
+fn find<'a, const N: usize, M: Clone>(
+    series: &BTreeMap<[Cow<'a, str>; N], M>,
+    key: &[Cow<'a, str>; N],
+) -> Option<M> {
+    series.get(key).cloned()
 }
 
 impl<const N: usize, M: Clone + EncodeMetric> EncodeMetric for NamedFamily<N, M> {
@@ -47,7 +60,7 @@ impl<const N: usize, M: Clone + EncodeMetric> EncodeMetric for NamedFamily<N, M>
         let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
         for (values, metric) in series.iter() {
             let labels: Vec<(&'static str, &str)> =
-                self.names.iter().copied().zip(values.iter().map(String::as_str)).collect();
+                self.names.iter().copied().zip(values.iter().map(AsRef::as_ref)).collect();
             metric.encode(encoder.encode_family(&labels)?)?;
         }
         Ok(())

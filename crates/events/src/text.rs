@@ -3,6 +3,8 @@
 //! `prometheus-client` writes OpenMetrics. The older format differs in two ways that matter: a counter's HELP and TYPE
 //! lines carry the full name with `_total`, and there is no `# EOF`.
 
+use std::borrow::Cow;
+
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -30,9 +32,12 @@ impl Format {
     }
 }
 
-/// A label's value, escaped. `prometheus-client` writes it as it is.
-pub(crate) fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+/// A label's value, escaped. `prometheus-client` writes it as it is. Nearly all are as they are to be written.
+pub(crate) fn escape(value: &str) -> Cow<'_, str> {
+    if !value.contains(['\\', '"', '\n']) {
+        return Cow::Borrowed(value);
+    }
+    Cow::Owned(value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
 /// OpenMetrics text as Prometheus 0.0.4.

@@ -65,17 +65,17 @@ enum Left {
 
 impl Exchange {
     /// The answer of whoever gives one.
-    pub(crate) async fn answer(self) -> Response<Body> {
+    pub(crate) async fn answer(self: Box<Self>) -> Response<Body> {
         let limit = self.asked.limit;
-        let run = self.run();
-        let outcome = match limit {
-            None => run.await,
-            Some(limit) => match tokio::time::timeout(limit, run).await {
-                Ok(outcome) => outcome,
-                Err(_) => Err(Refusal::Fault(Fault::expired(format!(
-                    "the request's limit of {limit:?} has passed"
-                )))),
-            },
+        let outcome = {
+            let run = std::pin::pin!(self.run());
+            match limit {
+                None => run.await,
+                Some(limit) => tokio::time::timeout(limit, run).await.unwrap_or_else(|_| {
+                    let message = format!("the request's limit of {limit:?} has passed");
+                    Err(Refusal::Fault(Fault::expired(message)))
+                }),
+            }
         };
         match outcome {
             Ok(started) => self.respond(started),
@@ -209,7 +209,7 @@ impl Exchange {
     }
 
     /// The answer as a response.
-    fn respond(mut self, started: Started) -> Response<Body> {
+    fn respond(mut self: Box<Self>, started: Started) -> Response<Body> {
         self.first = started.first_content;
         let upstream = started.target.upstream.name.clone();
         // The one that answers is not settled yet.
@@ -239,7 +239,7 @@ impl Exchange {
         response
     }
 
-    fn refuse(mut self, refusal: Refusal) -> Response<Body> {
+    fn refuse(mut self: Box<Self>, refusal: Refusal) -> Response<Body> {
         let dialect = self.asked.api.dialect;
         let response = match refusal {
             Refusal::Fault(fault) => respond(dialect, &fault),

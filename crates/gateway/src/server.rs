@@ -296,7 +296,7 @@ async fn ask(shared: &Arc<Shared>, api: &'static Api, request: Request) -> Resul
     let asked = Asked::read(&shared.edge, &snapshot, api, request, &context).await?;
     shared.retries.requested();
     shared.hedges.requested();
-    Ok(Exchange::new(shared.clone(), snapshot, asked, context).answer_cached().await)
+    Ok(Box::new(Exchange::new(shared.clone(), snapshot, asked, context)).answer_cached().await)
 }
 
 async fn nothing(request: Request) -> Response {

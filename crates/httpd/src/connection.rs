@@ -122,12 +122,15 @@ fn open(
     tokio::spawn(async move {
         let spoken = match tls {
             None => speak(&edge, router, watcher, stream, peer).await.map_err(|error| error.to_string()),
-            Some(tls) => match tls.accept(stream, edge.options.head_timeout).await {
-                Ok(stream) => {
+            // In a box of its own: a connection without TLS would carry its size.
+            Some(tls) => {
+                Box::pin(async {
+                    let stream = tls.accept(stream, edge.options.head_timeout).await;
+                    let stream = stream.map_err(|error| format!("no TLS: {error}"))?;
                     speak(&edge, router, watcher, stream, peer).await.map_err(|error| error.to_string())
-                }
-                Err(error) => Err(format!("no TLS: {error}")),
-            },
+                })
+                .await
+            }
         };
         if let Err(error) = spoken {
             tracing::debug!(%error, "a connection ended early");
@@ -136,14 +139,14 @@ fn open(
     });
 }
 
-/// HTTP until the connection ends.
-async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+/// HTTP until the connection ends. What comes back holds the connection and nothing else: there are many.
+fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     edge: &Edge,
     router: Router,
     watcher: Watcher,
     stream: S,
     peer: Peer,
-) -> Result<(), Broken> {
+) -> impl Future<Output = Result<(), Broken>> + use<S> {
     let options = &edge.options;
     let shared = line::Shared::new(options.write_timeout);
     let stream = WriteTimeout::new(stream, options.write_timeout).counted(edge.metrics.clone());
@@ -177,7 +180,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .keep_alive_interval(HTTP2_PING)
         .keep_alive_timeout(HTTP2_PONG);
     let connection = builder.serve_connection(TokioIo::new(line), service).into_owned();
-    watcher.watch(connection).await
+    watcher.watch(connection)
 }
 
 /// Counts a connection for as long as it lives, also when its task panics.

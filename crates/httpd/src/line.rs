@@ -11,6 +11,7 @@
 //! the work is done. TLS says that a side has ended by `close_notify`; an end without it is an error, and cancels at once.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -294,8 +295,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         if self.shared.has_ended() {
             return Poll::Ready(Ok(false));
         }
-        let mut bytes = [0; READ_BYTES];
-        let mut some = ReadBuf::new(&mut bytes);
+        let mut bytes = [const { MaybeUninit::uninit() }; READ_BYTES];
+        let mut some = ReadBuf::uninit(&mut bytes);
         ready!(Pin::new(&mut self.inner).poll_read(context, &mut some))?;
         self.buffer.extend_from_slice(some.filled());
         let any = !some.filled().is_empty();
@@ -530,9 +531,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<S> {
             return Poll::Ready(Ok(()));
         }
         let (end, taken) = this.linger.get_or_insert_with(|| (Box::pin(tokio::time::sleep(LINGER)), 0));
-        let mut bytes = [0; READ_BYTES];
+        let mut bytes = [const { MaybeUninit::uninit() }; READ_BYTES];
         while *taken < LINGER_BYTES && end.as_mut().poll(context).is_pending() {
-            let mut some = ReadBuf::new(&mut bytes);
+            let mut some = ReadBuf::uninit(&mut bytes);
             match Pin::new(&mut this.inner).poll_read(context, &mut some) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(())) if !some.filled().is_empty() => *taken += some.filled().len(),

@@ -1,6 +1,7 @@
 //! The head of an answer: its status, its headers, and how its body ends.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use bytes::BytesMut;
 
 /// Most bytes of a head.
 pub(super) const MOST_BYTES: usize = 64 << 10;
@@ -51,9 +52,13 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, String> {
     let status = StatusCode::from_u16(answer.code.unwrap_or_default());
     let status = status.map_err(|_| format!("the answer's status is {:?}", answer.code))?;
     let mut headers = HeaderMap::with_capacity(answer.headers.len());
+    // The values are parts of one copy.
+    let values: usize = answer.headers.iter().map(|line| line.value.len()).sum();
+    let mut copied = BytesMut::with_capacity(values);
     for line in answer.headers.iter() {
-        let name = HeaderName::from_bytes(line.name.as_bytes());
-        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(line.value)) {
+        copied.extend_from_slice(line.value);
+        let value = HeaderValue::from_maybe_shared(copied.split().freeze());
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(line.name.as_bytes()), value) {
             headers.append(name, value);
         }
     }

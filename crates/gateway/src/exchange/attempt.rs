@@ -52,8 +52,8 @@ pub(crate) enum StartedBody {
 
 /// A stream that has begun.
 pub(crate) struct Stream {
-    pub(crate) opened: Opened,
-    pub(crate) relay: Relay,
+    pub(crate) opened: Box<Opened>,
+    pub(crate) relay: Box<Relay>,
     /// What the client gets first.
     pub(crate) ready: Vec<u8>,
     pub(crate) route: Arc<Route>,
@@ -88,7 +88,8 @@ impl Exchange {
         why: &'static str,
     ) -> Result<Started, Failed> {
         if self.judges(route) {
-            return self.judged(route, flight, permit, why).await;
+            // In a box of its own: few models have a cascade, and every attempt would carry its size.
+            return Box::pin(self.judged(route, flight, permit, why)).await;
         }
         let opened = self.open(route, flight, permit, why, &Wanted::default()).await?;
         let is_stream = self.asked.stream && framing(&opened.answer.headers) == Framing::Events;
@@ -103,7 +104,7 @@ impl Exchange {
         permit: Permit,
         why: &'static str,
         wanted: &Wanted,
-    ) -> Result<Opened, Failed> {
+    ) -> Result<Box<Opened>, Failed> {
         let target = flight.target().clone();
         let upstream = target.upstream.clone();
         // The proof that this request may go there: made for this upstream's clearance, and of the label of the body
@@ -147,7 +148,7 @@ impl Exchange {
         }
         if answer.status.is_success() {
             bill.answered(answer.status.as_u16());
-            return Ok(Opened { target, answer, dialect, bill, redacted, deadline });
+            return Ok(Box::new(Opened { target, answer, dialect, bill, redacted, deadline }));
         }
         let failed = self.refusal_of(&upstream.name, dialect, &mut answer, times.idle).await;
         Err(self.failed(bill, failed, answer.status.as_u16()))
@@ -279,9 +280,9 @@ impl Exchange {
     pub(super) async fn first_content(
         &self,
         route: &Arc<Route>,
-        mut opened: Opened,
+        mut opened: Box<Opened>,
     ) -> Result<Started, Failed> {
-        let mut relay = Relay::new(&self.relay_options(route, &opened));
+        let mut relay = Box::new(Relay::new(&self.relay_options(route, &opened)));
         let times = opened.target.upstream.times;
         let until = opened.bill.began() + times.first_byte;
         let mut ready = Vec::new();
@@ -332,7 +333,7 @@ impl Exchange {
     }
 
     /// Reads a whole answer.
-    pub(super) async fn whole(&self, mut opened: Opened) -> Result<Started, Failed> {
+    pub(super) async fn whole(&self, mut opened: Box<Opened>) -> Result<Started, Failed> {
         let times = opened.target.upstream.times;
         let limit = self.snapshot.config.gateway.answer_bytes;
         let name = opened.target.upstream.name.clone();
@@ -423,7 +424,9 @@ impl Exchange {
     }
 }
 
-pub(super) fn started(stream: Stream, first_content: Option<Instant>) -> Started {
+pub(super) fn started(mut stream: Stream, first_content: Option<Instant>) -> Started {
+    // They have been read, and a stream may last for hours.
+    stream.opened.answer.headers = HeaderMap::new();
     Started {
         target: stream.opened.target.clone(),
         first_content,

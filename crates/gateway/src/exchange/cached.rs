@@ -50,7 +50,7 @@ fn key(asked: &Asked, model: &str, generation: u64) -> Option<Key> {
 
 impl Exchange {
     /// The answer, from the cache where the model has one and the request is deterministic.
-    pub(crate) async fn answer_cached(self) -> Response<Body> {
+    pub(crate) async fn answer_cached(self: Box<Self>) -> Response<Body> {
         let route = self.snapshot.route(&self.asked.model).filter(|route| route.model().cache);
         let Some(route) = route else { return self.answer().await };
         let Some(key) = key(&self.asked, route.name(), self.snapshot.generation) else {
@@ -76,7 +76,7 @@ impl Exchange {
     }
 
     /// A kept answer, which costs nothing.
-    fn replay(mut self, answer: &KeptAnswer) -> Response<Body> {
+    fn replay(mut self: Box<Self>, answer: &KeptAnswer) -> Response<Body> {
         self.shared.metrics.cache("hit");
         self.save(answer.price);
         self.first = Some(std::time::Instant::now());
@@ -89,7 +89,7 @@ impl Exchange {
     }
 
     /// Answers in a task of its own, which outlives this client while others read, and reads what comes.
-    async fn lead(mut self, lead: Lead, reader: Reader) -> Response<Body> {
+    async fn lead(mut self: Box<Self>, lead: Lead, reader: Reader) -> Response<Body> {
         self.shared.metrics.cache("miss");
         let dialect = self.asked.api.dialect;
         // The limit is this client's, not the work's.
@@ -147,7 +147,7 @@ fn given(
     first: Result<Bytes, Ending>,
     reader: Reader,
     word: &'static str,
-    exchange: Option<Exchange>,
+    exchange: Option<Box<Exchange>>,
 ) -> Response<Body> {
     let body = if is_stream(&headers) {
         let (sender, receiver) = mpsc::channel::<Bytes>(WAITING);
@@ -186,7 +186,7 @@ async fn pass(
     first: Result<Bytes, Ending>,
     reader: Reader,
     sender: mpsc::Sender<Bytes>,
-    mut exchange: Option<Exchange>,
+    mut exchange: Option<Box<Exchange>>,
 ) {
     let mut next = first;
     loop {
@@ -214,7 +214,7 @@ async fn pass(
 }
 
 /// Answers a request for all who read.
-async fn run(mut exchange: Exchange, lead: Lead) {
+async fn run(mut exchange: Box<Exchange>, lead: Lead) {
     let shared = exchange.shared.clone();
     let (tell, told) = oneshot::channel();
     exchange.tell = Some(tell);

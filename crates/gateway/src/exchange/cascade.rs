@@ -38,8 +38,8 @@ enum Held {
 
 /// The small model's answer as it is held back.
 struct Holding {
-    opened: Opened,
-    relay: Relay,
+    opened: Box<Opened>,
+    relay: Box<Relay>,
     margins: Margins,
     /// What the client would get so far; of an unstreamed request, chat events.
     ready: Vec<u8>,
@@ -160,7 +160,7 @@ impl Exchange {
             options.strip_usage = false;
         }
         let mut holding = Holding {
-            relay: Relay::new(&options),
+            relay: Box::new(Relay::new(&options)),
             opened,
             margins: Margins::new(settings.window),
             ready: Vec::new(),

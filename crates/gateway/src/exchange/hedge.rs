@@ -1,6 +1,5 @@
 //! A second attempt beside a slow one, among own nodes: the first content wins, and the other attempt is given up.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use privacy::Permit;
@@ -22,13 +21,14 @@ impl Exchange {
         let delay = self.snapshot.config.hedge.enabled.then(|| flight.hedge_delay()).flatten();
         let Some(delay) = delay else { return self.attempt(route, flight, permit, why).await };
         let slow = flight.target().clone();
-        let mut first = pin!(self.attempt(route, flight, permit, why));
+        // In boxes: attempts without a second one beside them would carry the size of both.
+        let mut first = Box::pin(self.attempt(route, flight, permit, why));
         if let Ok(ended) = tokio::time::timeout(delay, &mut first).await {
             return ended;
         }
         // Where nobody else may be asked, the first is waited for.
         let Ok((flight, permit)) = self.pick_beside(route, &slow) else { return first.await };
-        let mut second = pin!(self.attempt(route, flight, permit, "hedge"));
+        let mut second = Box::pin(self.attempt(route, flight, permit, "hedge"));
         tokio::select! {
             ended = &mut first => match ended {
                 Ok(started) => Ok(started),

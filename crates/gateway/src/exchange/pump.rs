@@ -27,9 +27,9 @@ const WAITING: usize = 8;
 const MOST_CONTINUED: usize = 3;
 
 /// The body of a streamed answer.
-pub(crate) fn body(exchange: Exchange, stream: Box<Stream>) -> Body {
+pub(crate) fn body(exchange: Box<Exchange>, stream: Box<Stream>) -> Body {
     let (sender, receiver) = mpsc::channel::<Bytes>(WAITING);
-    tokio::spawn(run(exchange, *stream, sender));
+    tokio::spawn(run(exchange, stream, sender));
     let frames = ReceiverStream::new(receiver).map(|bytes| Ok::<_, Infallible>(Frame::data(bytes)));
     Body::new(http_body_util::StreamBody::new(frames))
 }
@@ -42,8 +42,8 @@ enum Over {
     Broken(Failure, String),
 }
 
-async fn run(mut exchange: Exchange, stream: Stream, sender: mpsc::Sender<Bytes>) {
-    let Stream { mut opened, mut relay, ready, route } = stream;
+async fn run(mut exchange: Box<Exchange>, stream: Box<Stream>, sender: mpsc::Sender<Bytes>) {
+    let Stream { mut opened, mut relay, ready, route } = *stream;
     let first_s = opened.bill.began().elapsed().as_secs_f64();
     if !ready.is_empty() && sender.send(Bytes::from(ready)).await.is_err() {
         exchange.left(opened, &relay);
@@ -173,7 +173,7 @@ fn measured(opened: &Opened, relay: &Relay, first_s: f64) -> Measured {
 
 impl Exchange {
     /// Settles a stream that its client has left.
-    fn left(mut self, opened: Opened, relay: &Relay) {
+    fn left(mut self: Box<Self>, opened: Box<Opened>, relay: &Relay) {
         let known = measured(&opened, relay, 0.0);
         opened.bill.left(&self, &known);
         self.end("cancelled");
@@ -186,7 +186,7 @@ impl Exchange {
         broken: &Arc<crate::route::Target>,
         dialect: translation::Dialect,
         relay: &mut Relay,
-    ) -> Option<(Opened, Arc<Route>)> {
+    ) -> Option<(Box<Opened>, Arc<Route>)> {
         if route.on_cut() == OnCut::Error {
             return None;
         }

@@ -48,6 +48,7 @@ impl Exchange {
         asked.stream = false;
         asked.limit = None;
         let exchange = Exchange::new(self.shared.clone(), self.snapshot.clone(), asked, self.context.clone());
+        let exchange = Box::new(exchange);
         let dialect = self.asked.api.dialect;
         let (text, tokens, limit) = (text.to_owned(), margins.tokens(), cascade.settings.pairs_bytes);
         tokio::spawn(async move {
