@@ -1,5 +1,7 @@
 //! What is kept of a request: its attempts while it is under way, and its receipt at the end.
 
+use std::time::Duration;
+
 use ledger::audit::{Entry, Tried};
 use ledger::{Amount, AttemptRecord, Receipt};
 use translation::TokenUsage;
@@ -24,8 +26,14 @@ impl Attempts {
         self.count
     }
 
-    /// Adds one, with its result and usage.
-    pub(crate) fn add(&mut self, attempt: AttemptRecord, result: &'static str, usage: &TokenUsage) {
+    /// Adds one, with its result, usage, and time at a machine of ours.
+    pub(crate) fn add(
+        &mut self,
+        attempt: AttemptRecord,
+        result: &'static str,
+        usage: &TokenUsage,
+        own: Duration,
+    ) {
         self.count = self.count.saturating_add(1);
         if self.results.len() < MOST_RESULTS {
             self.results.push(result);
@@ -33,7 +41,9 @@ impl Attempts {
         self.usage.input = self.usage.input.saturating_add(usage.input);
         self.usage.cached = self.usage.cached.saturating_add(usage.cached);
         self.usage.output = self.usage.output.saturating_add(usage.output);
-        self.receipt.get_or_insert_default().add_attempt(attempt);
+        let receipt = self.receipt.get_or_insert_default();
+        receipt.add_attempt(attempt);
+        receipt.own_ms = receipt.own_ms.saturating_add(u64::try_from(own.as_millis()).unwrap_or(u64::MAX));
     }
 
     /// Notes what a kept answer has saved.

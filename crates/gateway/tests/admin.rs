@@ -122,7 +122,7 @@ async fn status_and_keys_say_what_is_there() {
 
 #[tokio::test]
 async fn budgets_and_reports_follow_the_requests() {
-    let provider = Provider::start(Script::new().tokens(10)).await.unwrap();
+    let provider = Provider::start(Script::new().tokens(10).pace(20, 0)).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let running = keyed(&provider.url(), &provider.url(), directory.path()).await;
     for model in ["main", "large", "large"] {
@@ -133,7 +133,8 @@ async fn budgets_and_reports_follow_the_requests() {
     let mut report = Value::Null;
     for _ in 0..200 {
         report = get(&running, "/gateway/report?by=key,model", &[ADMIN]).await.json();
-        if report["rows"].as_array().is_some_and(|rows| rows.len() == 2) {
+        let requests = |row: &Value| row["requests"].as_u64().unwrap_or(0);
+        if report["rows"].as_array().is_some_and(|rows| rows.iter().map(requests).sum::<u64>() == 3) {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(25)).await;
@@ -144,6 +145,9 @@ async fn budgets_and_reports_follow_the_requests() {
     assert_eq!((row("large")["key"].as_str(), row("large")["requests"].as_u64()), (Some("ada"), Some(2)));
     assert_eq!(row("main")["invoice"], "0.00");
     assert_ne!(row("large")["invoice"], "0.00");
+    // Time is that of own machines.
+    assert!(row("main")["own_ms"].as_u64().unwrap() >= 20, "{report}");
+    assert_eq!(row("large")["own_ms"], 0);
     let budgets = get(&running, "/gateway/budgets", &[ADMIN]).await.json();
     let all = budgets["budgets"].as_array().unwrap();
     let team = all.iter().find(|budget| budget["scope"] == "team").unwrap();

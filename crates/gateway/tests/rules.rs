@@ -107,7 +107,8 @@ async fn a_cap_on_money_holds_under_a_thousand_requests_at_once() {
     }
     let cap = 50_000_000_000_u128; // pico units
     assert!(provider.totals().billed <= cap, "{} of {cap}, {counts:?}", provider.totals().billed);
-    assert!(provider.totals().billed * 2 > cap, "{} of {cap}, {counts:?}", provider.totals().billed);
+    // Where all are reserved before one is settled, as many fit as have room at their bounds: twice what they cost.
+    assert!(provider.totals().billed * 3 > cap, "{} of {cap}, {counts:?}", provider.totals().billed);
     assert!(counts.keys().all(|status| [200, 429].contains(status)), "{counts:?}");
     assert!(counts.contains_key(&200) && counts.contains_key(&429), "{counts:?}");
     let refused = post(running.address, "/v1/chat/completions", &[], &body).await;

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn abuse_what_is_no_chunk_is_refused() {
+    fn bytes_that_are_no_chunk_are_refused() {
         let endless = format!("1;{}", "x".repeat(MOST_ASIDE));
         let empty = format!("0\r\n{}", "a: b\r\n".repeat(MOST_ASIDE));
         for wrong in [
@@ -203,7 +203,7 @@ mod tests {
         }
 
         #[test]
-        fn abuse_any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let (mut decoder, mut out) = (Decoder::new(Framing::Chunked), Vec::new());
             if let Ok(taken) = decoder.feed(&bytes, &mut out) {
                 prop_assert!(taken == bytes.len() || decoder.is_over());

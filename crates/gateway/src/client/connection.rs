@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn fault_an_answer_before_the_end_of_the_request() {
+    async fn an_answer_before_the_end_of_the_request() {
         let (near, mut far) = duplex(64);
         far.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").await.unwrap();
         let mut connection = Connection::new(near);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn fault_bodies_that_break_off() {
+    async fn bodies_that_break_off() {
         for (says, all) in [
             (&b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nhi"[..], None),
             (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n", None),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn abuse_bytes_behind_an_answer_end_the_connection() {
+    async fn bytes_behind_an_answer_end_the_connection() {
         for says in [[ANSWER, b"HTTP/1.1 200 OK\r\n"].concat(), [ANSWER, b"x"].concat()] {
             let (mut connection, _far) = connected(&says, false).await;
             connection.ask(request(b"{}")).await.unwrap();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn abuse_a_head_without_end_is_refused() {
+    async fn a_head_without_end_is_refused() {
         let (near, mut far) = duplex(1 << 20);
         far.write_all(b"HTTP/1.1 200 OK\r\na: ").await.unwrap();
         far.write_all(&vec![b'x'; 100 << 10]).await.unwrap();

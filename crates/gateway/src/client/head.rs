@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn abuse_two_ways_to_end_a_body_end_the_connection() {
+    fn two_ways_to_end_a_body_end_the_connection() {
         assert_eq!(read("200 OK\ncontent-length: 9\ntransfer-encoding: chunked"), (Framing::Chunked, false));
         for wrong in ["content-length: 1\r\ncontent-length: 2", "content-length: +1", "content-length: 1, 1"]
         {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn abuse_heads_are_bounded() {
+    fn heads_are_bounded() {
         let many = format!("HTTP/1.1 200 OK\r\n{}", "a: b\r\n".repeat(MOST_LINES + 1));
         assert!(parse(many.as_bytes()).unwrap_err().contains("128 lines"));
         let long = format!("HTTP/1.1 200 OK\r\na: {}", "b".repeat(MOST_BYTES));

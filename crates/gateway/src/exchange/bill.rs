@@ -3,7 +3,7 @@
 //! A bill belongs to the attempt, not to the client's connection: a client that leaves does not make an answer free.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use events::GatewayAttempt;
 use ledger::{Amount, AttemptRecord, Billing, Bounds, Cost, Reservation};
@@ -199,7 +199,11 @@ impl Bill {
             billing,
             amount,
         };
-        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).add(record, result, usage);
+        let own = match self.target.upstream.tier {
+            Tier::Own => self.began.elapsed(),
+            Tier::Rented | Tier::Metered => Duration::ZERO,
+        };
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).add(record, result, usage, own);
         flight.finish(outcome);
     }
 }

@@ -9,6 +9,8 @@ use privacy::Label;
 use routing::{Failure, Limit, Outcome, Random};
 use wire::Fault;
 
+use super::attempt::Opened;
+use super::relay::Relay;
 use super::*;
 use crate::asked::{Asked, Who};
 use crate::route::Flight;
@@ -161,4 +163,17 @@ async fn no_request_goes_where_its_label_forbids() {
         }
     }
     assert!(requests == 100_000 && secret > 30_000 && attempts > 60_000, "{requests} {secret} {attempts}");
+}
+
+/// Every request is moved into a box of this size, and a stream keeps a part of it for as long as it lasts.
+#[tokio::test]
+async fn what_a_request_takes_is_small() {
+    let mut random = Random::new(1);
+    let read = read_config(&config(&mut random)).unwrap();
+    let secrets = Box::new(|_: &crate::secret::Secret<'_>| Err("none".to_owned()));
+    let gateway = Gateway::new(read, httpd::Options::default(), secrets).await.unwrap();
+    let exchange = exchange(&gateway, &mut random).await.unwrap();
+    let asks = size_of_val(&Box::new(exchange).answer_cached());
+    let streams = size_of::<Exchange>() + size_of::<Opened>() + size_of::<Relay>();
+    assert!(asks <= 8 << 10 && streams <= 3 << 10, "{asks} bytes, {streams} in a stream");
 }

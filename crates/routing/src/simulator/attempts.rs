@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::node::{Job, Progress};
+use super::report::PeriodReport;
 use super::world::{Attempt, Happens, Request, World};
 use crate::ask::Ask;
 use crate::failure::{Answer, Failure, Limit, Outcome};
@@ -118,7 +119,11 @@ impl World<'_> {
         };
         let predicted = attempt.flight.cached_tokens;
         let (replica, is_own) = (sent.replica, self.nodes[node].spec.target.tier == Tier::Own);
+        let period = self.scenario.load.period(sent.came_at);
         let report = &mut self.report;
+        report.periods.resize_with(report.periods.len().max(period + 1), PeriodReport::default);
+        let within = &mut report.periods[period];
+        within.answered += 1;
         report.predicted_cached += predicted;
         report.prompt_tokens += job.prompt_tokens;
         report.cached_tokens += job.cached;
@@ -127,14 +132,15 @@ impl World<'_> {
         if !is_own {
             report.left += 1;
             let price = self.nodes[node].spec.target.price.unwrap_or_default();
-            report.cost += price.of(job.prompt_tokens - job.cached, job.cached, job.generated);
-            let hour = (sent.came_at.as_secs() / 3600) as usize;
-            report.left_by_hour.resize(report.left_by_hour.len().max(hour + 1), 0);
-            report.left_by_hour[hour] += 1;
+            let cost = price.of(job.prompt_tokens - job.cached, job.cached, job.generated);
+            report.cost += cost;
+            within.left += 1;
+            within.cost += cost;
         }
         let first_s = sent.first_at.unwrap_or(self.now).saturating_sub(sent.came_at).as_secs_f32();
         if is_own {
             report.own_first_token_s.push(first_s);
+            within.own_first_token_s.push(first_s);
         }
         report.first_token_s.push(first_s);
         report.total_s.push(self.now.saturating_sub(sent.came_at).as_secs_f32());

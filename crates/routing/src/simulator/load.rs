@@ -1,5 +1,7 @@
 //! Simulated clients: chats of several turns, and single requests at a rate that changes.
 
+use std::time::Duration;
+
 use crate::chain::Boundary;
 use crate::random::{Random, mix};
 
@@ -10,6 +12,16 @@ pub enum Load {
     Chats(Chats),
     /// Single requests of no conversation.
     Arrivals(Arrivals),
+}
+
+impl Load {
+    /// The number of the period in which a time lies; the same again when the periods start again.
+    pub(super) fn period(&self, at: Duration) -> usize {
+        match self {
+            Load::Chats(_) => 0,
+            Load::Arrivals(arrivals) => arrivals.period(at.as_secs_f64()),
+        }
+    }
 }
 
 /// Conversations.
@@ -47,14 +59,17 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
+    fn period(&self, at_s: f64) -> usize {
+        (at_s / self.period_s) as usize % self.per_s.len().max(1)
+    }
+
     /// Seconds to the next request, by thinning of a process of the highest rate.
     pub(super) fn next_s(&self, mut now_s: f64, random: &mut Random) -> f64 {
         let most = self.per_s.iter().copied().fold(1e-9, f64::max);
         let start = now_s;
         loop {
             now_s += random.exponential(1.0 / most);
-            let period = (now_s / self.period_s) as usize % self.per_s.len().max(1);
-            let rate = self.per_s.get(period).copied().unwrap_or(most);
+            let rate = self.per_s.get(self.period(now_s)).copied().unwrap_or(most);
             if random.unit() * most <= rate {
                 return now_s - start;
             }

@@ -16,5 +16,5 @@ mod world;
 
 pub use load::{Arrivals, Chats, Load};
 pub use node::NodeSpec;
-pub use report::{NodeReport, Report, quantile};
+pub use report::{NodeReport, PeriodReport, Report, quantile};
 pub use world::{Fault, FaultKind, Scenario, run};

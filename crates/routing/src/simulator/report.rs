@@ -17,6 +17,19 @@ pub struct NodeReport {
     pub crowding: f64,
 }
 
+/// The requests that came in a period of the load.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PeriodReport {
+    /// Requests that were answered whole.
+    pub answered: u64,
+    /// Of them, those answered by rented or metered targets.
+    pub left: u64,
+    /// Their price, in nano units.
+    pub cost: u64,
+    /// Seconds to the first token of those that stayed, ascending.
+    pub own_first_token_s: Vec<f32>,
+}
+
 /// What a simulation found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
@@ -52,8 +65,8 @@ pub struct Report {
     pub total_s: Vec<f32>,
     /// Seconds simulated.
     pub seconds: f64,
-    /// Requests of an hour that left, hour by hour.
-    pub left_by_hour: Vec<u64>,
+    /// Requests by the period of the load in which they came, of all its rounds. Chats have one period.
+    pub periods: Vec<PeriodReport>,
     /// The nodes.
     pub nodes: Vec<NodeReport>,
 }

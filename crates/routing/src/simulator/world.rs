@@ -317,7 +317,9 @@ impl World<'_> {
         for (node, told) in self.nodes.iter().zip(&mut report.nodes) {
             told.utilization = node.busy_s / report.seconds.max(1e-9);
         }
-        for values in [&mut report.own_first_token_s, &mut report.first_token_s, &mut report.total_s] {
+        let of_periods = report.periods.iter_mut().map(|period| &mut period.own_first_token_s);
+        let of_all = [&mut report.own_first_token_s, &mut report.first_token_s, &mut report.total_s];
+        for values in of_all.into_iter().chain(of_periods) {
             values.sort_by(f32::total_cmp);
         }
         self.report
