@@ -244,7 +244,8 @@ fn forms_and_thoughts_go_on_the_same() {
 /// All tiers for a family of each kind of cache. The others differ by nothing that a resumed answer could meet on one tier
 /// alone, but for how prompts are computed.
 fn tiers(fixture: &Path) -> Vec<Tier> {
-    let every_tier = ["llama-3", "qwen35", "gemma4", "deepseek-v2"].iter().any(|name| fixture.ends_with(name));
+    let every_tier =
+        ["llama-3", "qwen35", "gemma4", "deepseek-v2"].iter().any(|name| fixture.ends_with(name));
     let mut tiers = Tier::available();
     tiers.retain(|tier| every_tier || *tier == Tier::best() || *tier == Tier::Avx2);
     tiers
