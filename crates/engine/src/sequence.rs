@@ -162,6 +162,13 @@ impl Sequence {
         Sequence { warms: true, prefill_differs: true, ..sequence }
     }
 
+    /// Tokens of the answer that the next turn of a chat would not find in the prefix cache. None of batch work, which has
+    /// no next turn.
+    pub(crate) fn lacking(&self) -> usize {
+        let lacks = self.prefill_differs && !self.warms && self.caller.priority.is_awaited();
+        if lacks { self.tokens.len() - self.prompt_len } else { 0 }
+    }
+
     /// Most tokens worth proposing: the step chooses one more, which must not pass the end.
     pub(crate) fn max_proposal(&self) -> usize {
         self.answer_left().saturating_sub(1)

@@ -250,7 +250,10 @@ impl<F: Forward> EngineCore<F> {
         if rows > 0 {
             let work = self.scheduler.work();
             self.speculator.place_rows(&mut self.scheduler.running);
-            let Some(decoded) = self.compute(only_decodes, clock, turn) else { return rows };
+            let Some(decoded) = self.compute(only_decodes, clock, turn) else {
+                self.give_up_spare_work();
+                return rows;
+            };
             self.speculator.keep_rows(&mut self.scheduler.running);
             let took = clock().saturating_sub(began);
             if plan.rows == rows {
@@ -308,7 +311,6 @@ impl<F: Forward> EngineCore<F> {
         clock: &dyn Fn() -> Duration,
         turn: &mut dyn Turn,
     ) -> Option<usize> {
-        let only_warms = self.only_warms();
         let EngineCore { forward, scheduler, completer, speculator, warming, tokens, want, .. } = self;
         let began = clock();
         prepare_states(forward, &mut scheduler.running, &completer.counters);
@@ -316,7 +318,7 @@ impl<F: Forward> EngineCore<F> {
         let Layout { proposed, decode_rows, decode_logits } =
             lay_out(&scheduler.running, tokens, want, &mut sequences);
         let vocab = forward.vocab();
-        let may_stop = only_warms || (proposed == 0 && may_be_repeated(forward, scheduler, speculator));
+        let may_stop = proposed == 0 && may_be_given_up(forward, scheduler, speculator);
         let stop = || may_stop && turn.is_wanted();
         let rows = Rows { tokens, sequences: &sequences, want, decode_rows };
         let result = forward.forward_unless(&rows, &stop);
@@ -325,16 +327,7 @@ impl<F: Forward> EngineCore<F> {
         turn.computed();
         let weights = scheduler.pace.weights(tokens.len());
         completer.meter.split(&mut scheduler.running, weights, now, &completer.counters.times);
-        let Some(result) = result.transpose() else {
-            if only_warms {
-                // Its recurrent state is of no use any more, and is not left to the cache.
-                let given_up = scheduler.running.pop().map(|running| running.sequence);
-                given_up
-                    .into_iter()
-                    .for_each(|Sequence { tokens, salt, .. }| warming.put(Text { tokens, salt }));
-            }
-            return None;
-        };
+        let result = result.transpose()?;
         if only_decodes && result.is_ok() {
             speculator.measured(tokens.len(), proposed, now.saturating_sub(began));
         }
@@ -359,7 +352,7 @@ impl<F: Forward> EngineCore<F> {
                         Next::Continue => return true,
                         Next::Finish(reason) => {
                             running.leave_state();
-                            warming.ended(&running.sequence);
+                            remember(warming, &running.sequence);
                             Ok(reason)
                         }
                     }
@@ -371,6 +364,16 @@ impl<F: Forward> EngineCore<F> {
         });
         scheduler.running.iter_mut().for_each(|running| running.take_snapshot(forward));
         Some(decoded)
+    }
+
+    /// Ends spare work in the middle of a step, if it is that: its recurrent state is of no use any more, and is not left to
+    /// the cache.
+    fn give_up_spare_work(&mut self) {
+        if let Some(Running { sequence, .. }) =
+            self.scheduler.running.pop_if(|running| running.sequence.warms)
+        {
+            self.warming.put(Text { tokens: sequence.tokens, salt: sequence.salt });
+        }
     }
 
     fn update_gauges(&self) {
@@ -394,14 +397,21 @@ impl<F: Forward> EngineCore<F> {
     }
 }
 
+/// Remembers the text of a sequence that has ended, if the next turn would not find its answer in the prefix cache.
+fn remember(warming: &mut Warming, sequence: &Sequence) {
+    warming.ended(&sequence.tokens, sequence.salt, sequence.lacking());
+}
+
 /// Whether the planned step, all of batch work, may be given up and computed again later. Keys and values that were
-/// written are written again; a recurrent state would be changed twice, and a draft model be ahead of the text.
-fn may_be_repeated<F: Forward>(
+/// written are written again; a recurrent state would be changed twice, and a draft model be ahead of the text. Spare work
+/// is thrown away with both.
+fn may_be_given_up<F: Forward>(
     forward: &F,
     scheduler: &Scheduler<Sequence>,
     speculator: &Speculator,
 ) -> bool {
-    scheduler.plans_batch_work_only() && !speculator.has_draft() && forward.states() == 0
+    scheduler.sequences().all(|sequence| sequence.warms)
+        || scheduler.plans_batch_work_only() && !speculator.has_draft() && forward.states() == 0
 }
 
 /// Makes recurrent states what they have to be before the planned rows.

@@ -7,8 +7,6 @@
 
 use std::collections::VecDeque;
 
-use crate::sequence::Sequence;
-
 /// Most texts that are remembered. One for each chat that somebody reads the answer of: older ones have lost their
 /// blocks by then, or soon will.
 const MAX_TEXTS: usize = 16;
@@ -37,12 +35,10 @@ impl Warming {
         Warming { texts: VecDeque::new(), least, room }
     }
 
-    /// Remembers the text of a sequence that has ended, if somebody may go on with it and the cache lacks its answer.
-    pub(crate) fn ended(&mut self, sequence: &Sequence) {
-        let answer = sequence.tokens.len() - sequence.prompt_len;
-        let lacks = sequence.prefill_differs && answer >= self.least.max(1);
-        if lacks && !sequence.warms && sequence.caller.priority.is_awaited() {
-            self.put(Text { tokens: sequence.tokens.clone(), salt: sequence.salt });
+    /// Remembers a text that has ended, of which the cache lacks the last `lacking` tokens.
+    pub(crate) fn ended(&mut self, tokens: &[u32], salt: u64, lacking: usize) {
+        if lacking >= self.least.max(1) {
+            self.put(Text { tokens: tokens.to_vec(), salt });
         }
     }
 

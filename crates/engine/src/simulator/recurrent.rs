@@ -164,7 +164,7 @@ fn a_chat_goes_on_from_its_prompts_where_answers_are_computed_otherwise() {
 
 /// Such an answer is computed again while nobody asks for anything, and is in no figure but one.
 #[test]
-fn fault_answers_are_read_again_before_the_next_turn() {
+fn answers_are_read_again_before_the_next_turn() {
     for (states, wanted) in [(0, 0), (4, 0), (4, 3), (0, 3)] {
         let mut engine = Hybrid::new(states, &limits(Speculation::OFF), true);
         let plain = chat(&mut Hybrid::new(states, &limits(Speculation::OFF), true));
