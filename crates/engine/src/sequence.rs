@@ -159,7 +159,7 @@ impl Sequence {
         let request = Request { prompt, cache_salt, caller, max_tokens, max_wait, ..Request::default() };
         let context = request.prompt.len();
         let sequence = Sequence::new(request, 0, context, vocabulary, Box::new(Nobody), now);
-        Sequence { warms: true, prefill_differs: true, ..sequence }
+        Sequence { warms: true, ..sequence }
     }
 
     /// Tokens of the answer that the next turn of a chat would not find in the prefix cache. None of batch work, which has

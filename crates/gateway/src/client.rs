@@ -27,6 +27,7 @@ pub(crate) use outgoing::Outgoing;
 const IDLE: Duration = Duration::from_secs(20);
 /// Idle connections kept to one upstream.
 const MAX_IDLE: usize = 512;
+
 /// The connections to one upstream.
 pub(crate) struct Client {
     address: Address,

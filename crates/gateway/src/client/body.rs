@@ -8,7 +8,7 @@ const MOST_ASIDE: usize = 16 << 10;
 /// A body under way.
 #[derive(Debug)]
 pub(super) enum Decoder {
-    /// So many bytes are to come.
+    /// A body whose length is known: bytes still to come.
     Length(u64),
     Chunked {
         place: Place,

@@ -22,7 +22,7 @@ pub struct NodeReport {
 pub struct PeriodReport {
     /// Requests that were answered whole.
     pub answered: u64,
-    /// Of them, those answered by rented or metered targets.
+    /// Requests answered by rented or metered targets.
     pub left: u64,
     /// Their price, in nano units.
     pub cost: u64,
